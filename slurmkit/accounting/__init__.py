@@ -1,0 +1,1 @@
+"""Where every GPU-hour went."""

@@ -1,0 +1,1 @@
+"""Checkpoint layouts: discovery, verification, choice."""

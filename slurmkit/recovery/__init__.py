@@ -1,0 +1,1 @@
+"""The agent on the batch host, and what follows a failure."""

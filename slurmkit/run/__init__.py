@@ -1,0 +1,1 @@
+"""The run directory and its event log: the only state that slurmkit has."""

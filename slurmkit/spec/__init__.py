@@ -1,0 +1,1 @@
+"""The job file: its model, its loading, its units."""

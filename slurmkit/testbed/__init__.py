@@ -1,0 +1,1 @@
+"""Private, real Slurm clusters on this machine."""
