@@ -23,10 +23,10 @@ def environment() -> jinja2.Environment:
     import jinja2
 
     return _prepare(
-        jinja2.Environment(  # noqa: S701 - _autoescape decides by name
+        jinja2.Environment(
             loader=jinja2.FileSystemLoader(template_root()),
             undefined=jinja2.StrictUndefined,
-            autoescape=_autoescape,
+            autoescape=_autoescape,  # noqa: S701 - decides by the file name
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
@@ -43,7 +43,7 @@ def sandboxed_environment(directory: Path) -> jinja2.Environment:
         ImmutableSandboxedEnvironment(
             loader=jinja2.FileSystemLoader([directory, template_root()]),
             undefined=jinja2.StrictUndefined,
-            autoescape=_autoescape,
+            autoescape=_autoescape,  # noqa: S701 - decides by the file name
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
