@@ -22,39 +22,26 @@ def environment() -> jinja2.Environment:
     """Jinja2 over slurmkit's own templates: undefined names are errors, `quote` is the shell's quoting."""
     import jinja2
 
-    return _prepare(
-        jinja2.Environment(
-            loader=jinja2.FileSystemLoader(template_root()),
-            undefined=jinja2.StrictUndefined,
-            autoescape=_autoescape,  # noqa: S701 - decides by the file name
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-    )
+    return _prepare(jinja2.Environment, [template_root()])
 
 
 def sandboxed_environment(directory: Path) -> jinja2.Environment:
-    """Jinja2 for a user's own template: the same filters, in a sandbox, includes from its own folder."""
-    import jinja2
+    """Jinja2 for a user's own template: the same filters, sandboxed; includes come from `directory` or ours."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return _prepare(
-        ImmutableSandboxedEnvironment(
-            loader=jinja2.FileSystemLoader([directory, template_root()]),
-            undefined=jinja2.StrictUndefined,
-            autoescape=_autoescape,  # noqa: S701 - decides by the file name
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
+    return _prepare(ImmutableSandboxedEnvironment, [directory, template_root()])
+
+
+def _prepare(kind: type[jinja2.Environment], search: list[Path]) -> jinja2.Environment:
+    import jinja2
+
+    made = kind(
+        loader=jinja2.FileSystemLoader(search),
+        undefined=jinja2.StrictUndefined,
+        autoescape=jinja2.select_autoescape(enabled_extensions=("html", "html.j2")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-
-
-def _autoescape(name: str | None) -> bool:
-    return name is not None and name.endswith((".html", ".html.j2"))
-
-
-def _prepare(made: jinja2.Environment) -> jinja2.Environment:
     made.filters["quote"] = lambda value: shlex.quote(str(value))
     return made
