@@ -26,7 +26,7 @@ def environment() -> jinja2.Environment:
 
 
 def sandboxed_environment(directory: Path) -> jinja2.Environment:
-    """Jinja2 for a user's own template: the same filters, sandboxed; includes come from `directory` or ours."""
+    """Jinja2 for a user's own template, sandboxed: includes come from `directory` or from ours."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     return _prepare(ImmutableSandboxedEnvironment, [directory, template_root()])

@@ -1,0 +1,57 @@
+# Everything here works in a fresh clone on a Debian machine: what is missing is installed first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+
+.PHONY: help
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: requirements
+requirements:
+	@bash .ci/requirements
+
+.PHONY: demo
+demo: requirements  ## a real Slurm cluster on this machine, and a multi-rank GPU job on it
+	@bash examples/demo
+
+.PHONY: test
+test: requirements  ## the whole suite that needs no Docker: unit tests, then the real cluster
+	$(BIN)/python -m pytest -m "not docker and not framework and not bench and not long" \
+	  --cov=slurmkit --cov-report=term:skip-covered $(PYTEST)
+
+.PHONY: test-unit
+test-unit: requirements  ## only what needs no Slurm
+	$(BIN)/python -m pytest tests/unit $(PYTEST)
+
+.PHONY: test-long
+test-long: requirements  ## the long kill tests and storms, on the real cluster
+	$(BIN)/python -m pytest -m long --timeout 3600 $(PYTEST)
+
+.PHONY: lint
+lint: requirements  ## style, layers, shell scripts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/shellcheck .ci/run .ci/requirements examples/demo
+
+.PHONY: types
+types: requirements  ## mypy --strict on code and tests
+	$(BIN)/mypy
+
+.PHONY: docs
+docs: requirements  ## the manual as HTML in docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+.PHONY: bench
+bench: requirements  ## start-up, submit and launch side by side: a table of ratios
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python -m tests.bench $(BENCH)
+
+.PHONY: wheel
+wheel: requirements  ## the wheel, in dist/
+	$(BIN)/python -m build --wheel --outdir dist .
+
+.PHONY: clean
+clean:  ## what builds and tests leave behind
+	rm -rf .venv dist build docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
