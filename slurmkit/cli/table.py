@@ -1,0 +1,33 @@
+"""Every command: name, module, group, summary. `slurmkit --help` reads only this and imports no command."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One line of the table. `module` exports a click command called `command`."""
+
+    name: str
+    module: str
+    group: str
+    summary: str
+
+
+GROUPS = ("Write a job", "Run it", "Watch it", "Afterwards", "Clusters")
+"""The life cycle, in the order in which `--help` shows it."""
+
+COMMANDS = (
+    Command("render", "slurmkit.cli.render", "Write a job", "Print the sbatch script that a job file makes."),
+    Command("lint", "slurmkit.cli.lint", "Write a job", "Say what is wrong or unwise in a job."),
+    Command("import", "slurmkit.cli.importing", "Write a job", "Turn an sbatch script into a job file."),
+    Command("schema", "slurmkit.cli.schema", "Write a job", "Print the JSON Schema of the job file."),
+    Command("submit", "slurmkit.cli.submit", "Run it", "Submit a job file; the run id is what it prints."),
+    Command("cancel", "slurmkit.cli.cancel", "Run it", "Cancel the jobs of runs."),
+    Command("status", "slurmkit.cli.status", "Watch it", "Show the state of runs, and why it is so."),
+    Command("logs", "slurmkit.cli.logs", "Watch it", "Print what a run wrote, or follow it."),
+    Command("wait", "slurmkit.cli.wait", "Watch it", "Wait until runs have ended."),
+    Command("show", "slurmkit.cli.show", "Afterwards", "Tell the story of a run: attempts, failures, logs."),
+    Command("runs", "slurmkit.cli.runs", "Afterwards", "List runs, or delete those long over."),
+    Command("testbed", "slurmkit.cli.testbed", "Clusters", "Start a private, real Slurm cluster here."),
+)

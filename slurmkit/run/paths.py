@@ -1,0 +1,76 @@
+"""The file names of a run directory. Everything else asks here; nobody joins names by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The files of one run. `root` is absolute; its name is the run id."""
+
+    root: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run id, unique by the file system's word: the directory bears it."""
+        return self.root.name
+
+    @property
+    def job_toml(self) -> Path:
+        """The job file as it was resolved."""
+        return self.root / "job.toml"
+
+    @property
+    def job_sbatch(self) -> Path:
+        """The script that Slurm runs."""
+        return self.root / "job.sbatch"
+
+    @property
+    def launch_archive(self) -> Path:
+        """What starts inside each task."""
+        return self.root / "launch.pyz"
+
+    @property
+    def run_json(self) -> Path:
+        """Who, when, where: written once, before the submit."""
+        return self.root / "run.json"
+
+    @property
+    def events(self) -> Path:
+        """Everything that happened, one JSON object a line."""
+        return self.root / "events.jsonl"
+
+    @property
+    def all_logs(self) -> Path:
+        """The folder of all logs, the batch script's own among them."""
+        return self.root / "logs"
+
+    def batch_log(self, job_id: str) -> Path:
+        """What the batch script and the agent say, unless the job file has an `output` of its own."""
+        return self.all_logs / f"{job_id}.out"
+
+    def logs(self, attempt: str) -> Path:
+        """The folder of the rank logs of one attempt."""
+        return self.all_logs / attempt
+
+    def rank_log(self, attempt: str, rank: int) -> Path:
+        """What one rank printed."""
+        return self.logs(attempt) / f"rank-{rank:05d}.out"
+
+    def exit(self, attempt: str, step: int) -> Path:
+        """The folder of the exit records of one step start, counted from 0 within the attempt."""
+        return self.root / "exit" / attempt / str(step)
+
+    def exit_record(self, attempt: str, step: int, rank: int) -> Path:
+        """How one rank ended."""
+        return self.exit(attempt, step) / f"rank-{rank:05d}.json"
+
+
+def attempt_name(job_id: str | int, restart: int) -> str:
+    """The name of one start of the run by Slurm, e.g. `1234-0`; `restart` is SLURM_RESTART_COUNT, or 0."""
+    return f"{job_id}-{restart}"
