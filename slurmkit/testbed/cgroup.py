@@ -1,0 +1,94 @@
+"""A part of the machine's cgroup v1 trees for one testbed, and links that lead its slurmds there.
+
+slurmd names its cgroup after the node alone, so two testbeds with a node n1 would share one. Each testbed has
+its own directory in every tree, and its CgroupMountpoint holds one link per controller to that directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurmkit.testbed.layout import Layout
+
+MOUNTPOINT = Path("/sys/fs/cgroup")
+CONTROLLERS = ("freezer", "memory", "devices", "cpuset", "cpuacct")
+PARENT = "slurmkit-testbed"
+
+
+def is_usable(mountpoint: Path = MOUNTPOINT) -> bool:
+    """Whether this user can make cgroups and set limits in every tree that Slurm needs."""
+    return os.geteuid() == 0 and all(_accepts_children(mountpoint / name) for name in CONTROLLERS)
+
+
+def _accepts_children(tree: Path) -> bool:
+    if not (tree / "cgroup.procs").exists():
+        return False
+    probe = tree / f"{PARENT}-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def directories(cluster: str, mountpoint: Path = MOUNTPOINT) -> list[Path]:
+    """The testbed's directory in each tree."""
+    return [mountpoint / name / f"{PARENT}-{cluster}" for name in CONTROLLERS]
+
+
+def make(layout: Layout, cluster: str) -> None:
+    """Make the testbed's cgroups and the links to them; those that exist stay."""
+    for directory in directories(cluster):
+        directory.mkdir(exist_ok=True)
+        if directory.parent.name == "cpuset":
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                (directory / file).write_text((directory.parent / file).read_text())
+        link = layout.cgroup / directory.parent.name
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(directory)
+
+
+def members(cluster: str) -> set[int]:
+    """The pids of all processes in the testbed's cgroups."""
+    return {
+        int(pid)
+        for directory in directories(cluster)
+        for file in directory.glob("**/cgroup.procs")
+        for pid in _read(file).split()
+    }
+
+
+def thaw(cluster: str) -> None:
+    """Let frozen processes run, so that a signal can end them."""
+    for directory in directories(cluster):
+        for file in directory.glob("**/freezer.state"):
+            with contextlib.suppress(OSError):
+                file.write_text("THAWED")
+
+
+def remove(cluster: str) -> bool:
+    """Remove the testbed's cgroups, deepest first; False while one of them is still in use."""
+    gone = True
+    for top in directories(cluster):
+        if not top.exists():
+            continue
+        for directory in (*sorted((path for path in top.glob("**/") if path != top), reverse=True), top):
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                gone = False
+    return gone
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

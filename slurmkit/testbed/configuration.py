@@ -1,0 +1,157 @@
+"""The configuration files of a testbed, rendered from templates/testbed."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slurmkit.launch.files import write_atomically
+from slurmkit.templating import environment
+from slurmkit.testbed.devices import borrow_devices, make_devices
+
+if TYPE_CHECKING:
+    from slurmkit.testbed.layout import Layout
+    from slurmkit.testbed.options import Options
+
+DEFAULT_PARTITION = "main"
+NODES_PER_SWITCH = 2
+# Lines of these keys stand side by side; any other key has one value, and a later line replaces it.
+REPEATABLE = frozenset({"nodename", "partitionname", "nodeset", "downnodes", "slurmctldhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One fake GPU: its type and the device file that stands for it."""
+
+    type: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """What the configuration says of one node."""
+
+    name: str
+    resources: str
+    gpus: tuple[Gpu, ...]
+
+
+def write_configuration(
+    layout: Layout, options: Options, *, cluster: str, ports: dict[str, int], user: str, cgroup: bool
+) -> None:
+    """Write slurm.conf and all that stands beside it; a key of munge that exists stays."""
+    values = {
+        "base": layout.base,
+        "cluster": cluster,
+        "cgroup": cgroup,
+        "cores": options.cpus <= (os.cpu_count() or 1),
+        "gpu_types": list(options.gpus_by_type()),
+        "host": os.uname().nodename.partition(".")[0],
+        "leaves": switches(options),
+        "nodes": node_lines(layout, options),
+        "options": options,
+        "partitions": partition_lines(options),
+        "ports": ports,
+        "user": user,
+    }
+    wanted = {
+        "slurm.conf": True,
+        "gres.conf": bool(options.gpus),
+        "cgroup.conf": cgroup,
+        "topology.conf": bool(options.topology),
+        "slurmdbd.conf": options.accounting,
+        "my.cnf": options.accounting,
+    }
+    for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        text = environment().get_template(f"testbed/{name}.j2").render(values)
+        if name == "slurm.conf":
+            text = with_lines(text, options.config)
+        # slurmdbd insists that nobody else can read its file.
+        write_atomically(
+            layout.conf.with_name(name), text.encode(), 0o600 if name == "slurmdbd.conf" else 0o644
+        )
+    if not layout.munge_key.exists():
+        write_atomically(layout.munge_key, secrets.token_bytes(128), 0o600)
+
+
+def with_lines(text: str, lines: tuple[str, ...]) -> str:
+    """slurm.conf with more "Key=Value" lines: one that has its key already takes that line's place."""
+    result = text.splitlines()
+    for line in lines:
+        key = line.partition("=")[0].strip().lower()
+        places = [at for at, old in enumerate(result) if old.partition("=")[0].strip().lower() == key]
+        if places and key not in REPEATABLE:
+            result[places[0]] = line
+        else:
+            result.append(line)
+    return "\n".join(result) + "\n"
+
+
+def node_lines(layout: Layout, options: Options) -> list[NodeLine]:
+    """The nodes, with their resources as slurm.conf writes them."""
+    names = options.node_names()
+    counts = options.gpus_by_type()
+    types = [kind for kind, count in counts.items() for _ in range(count)]
+    files = gpu_files(layout, names, len(types))
+    features = node_features(options)
+    sockets = 2 if options.cpus % 2 == 0 else 1
+    resources = [
+        f"CPUs={options.cpus} Sockets={sockets} CoresPerSocket={options.cpus // sockets} ThreadsPerCore=1",
+        f"RealMemory={options.memory}",
+        *([f"Gres={','.join(f'gpu:{kind}:{count}' for kind, count in counts.items())}"] if counts else []),
+    ]
+    return [
+        NodeLine(
+            name,
+            " ".join([*resources, *([f"Feature={','.join(features[name])}"] if features[name] else [])]),
+            tuple(Gpu(kind, file) for kind, file in zip(types, files[name], strict=True)),
+        )
+        for name in names
+    ]
+
+
+def gpu_files(layout: Layout, nodes: tuple[str, ...], count: int) -> dict[str, list[str]]:
+    """The device files of each node: made where that is allowed, else borrowed from /dev."""
+    if not count:
+        return {node: [] for node in nodes}
+    try:
+        return make_devices(layout.base / "dev", nodes, count)
+    except PermissionError:
+        borrowed = borrow_devices(count)
+        return {node: borrowed for node in nodes}
+
+
+def node_features(options: Options) -> dict[str, list[str]]:
+    """The features of each node."""
+    features: dict[str, list[str]] = {name: [] for name in options.node_names()}
+    if not options.features:
+        return features
+    from slurmkit.launch.hostlist import expand
+
+    for text in options.features:
+        feature, _, nodes = text.partition("=")
+        for name in expand(nodes) if nodes else options.node_names():
+            features.setdefault(name, []).append(feature)
+    return features
+
+
+def partition_lines(options: Options) -> list[str]:
+    """The partitions as slurm.conf writes them after `PartitionName=`; `main` is the default unless one says so."""
+    given = [re.sub(r"=", " Nodes=", text, count=1) for text in options.partitions]
+    names = {text.split()[0] for text in given}
+    default = (
+        "" if any(re.search(r"\bdefault=yes\b", text, re.IGNORECASE) for text in given) else " Default=YES"
+    )
+    if DEFAULT_PARTITION in names:
+        return given
+    return [f"{DEFAULT_PARTITION} Nodes=ALL{default} MaxTime=INFINITE State=UP", *given]
+
+
+def switches(options: Options) -> list[tuple[str, ...]]:
+    """The nodes of each leaf switch of a two-level tree."""
+    width = int(options.topology.partition(":")[2] or NODES_PER_SWITCH)
+    names = options.node_names()
+    return [names[start : start + width] for start in range(0, len(names), width)]

@@ -1,0 +1,72 @@
+"""The private MariaDB of a testbed and the accounts in its slurmdbd."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import SlurmError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurmkit.testbed.layout import Layout
+
+ACCOUNT = "research"
+
+
+def install(layout: Layout, program: str, user: str, environment: Mapping[str, str]) -> None:
+    """Make the database's system tables, once; what an interrupted start left is made anew."""
+    if layout.database_complete.exists():
+        return
+    shutil.rmtree(layout.database, ignore_errors=True)
+    done = subprocess.run(
+        [
+            program,
+            f"--defaults-file={layout.conf.with_name('my.cnf')}",
+            f"--datadir={layout.database}",
+            f"--user={user}",
+            "--auth-root-authentication-method=socket",
+            f"--auth-root-socket-user={user}",
+            "--skip-test-db",
+            "--skip-name-resolve",
+        ],
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        raise SlurmError(f"the database could not be made:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    layout.database_complete.touch()
+
+
+def make_accounts(sacctmgr: str, cluster: str, user: str, environment: Mapping[str, str]) -> None:
+    """The cluster, the account `research` and its users, unless slurmdbd has them."""
+
+    def call(*words: str) -> str:
+        done = subprocess.run(
+            [sacctmgr, "--immediate", "--quiet", *words],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            raise SlurmError(f"sacctmgr {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    if cluster not in call("--noheader", "--parsable2", "list", "cluster", "format=cluster").splitlines():
+        call("add", "cluster", cluster)
+    rows = call("--noheader", "--parsable2", "list", "associations", "format=account,user").splitlines()
+    if f"{ACCOUNT}|" not in rows:
+        call("add", "account", ACCOUNT, "Description=testbed", "Organization=testbed")
+    missing = [name for name in dict.fromkeys((user, "root")) if f"{ACCOUNT}|{name}" not in rows]
+    if missing:
+        call("add", "user", ",".join(missing), f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")
