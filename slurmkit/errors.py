@@ -8,6 +8,7 @@ SlurmkitError
  ├─ JobFailed (1)             the job, or the check that was asked for, failed
  └─ SlurmError (3)
      ├─ Unreachable           slurmctld or slurmdbd did not answer; trying later may help
+     │   └─ AccountingOff     the cluster keeps no accounting: trying later will not help
      ├─ AnswerLost            a request may or may not have been carried out: ask before doing it again
      └─ Refused               Slurm understood and said no
          └─ JobUnknown        Slurm has no job of that id (any more)
@@ -98,6 +99,12 @@ class Unreachable(SlurmError):
     """The controller or the accounting daemon did not answer."""
 
     reference = "slurm-unreachable"
+
+
+class AccountingOff(Unreachable):
+    """The cluster keeps no accounting, so there is nothing to ask: a supported kind of site."""
+
+    reference = "slurm-accounting-off"
 
 
 class AnswerLost(SlurmError):
