@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from slurmkit.launch.files import write_atomically
 from slurmkit.templating import environment
 from slurmkit.testbed.devices import borrow_devices, make_devices
+from slurmkit.testbed.process import user_name
 
 if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
     from slurmkit.testbed.options import Options
+    from slurmkit.testbed.testbed import Testbed
 
 DEFAULT_PARTITION = "main"
 NODES_PER_SWITCH = 2
@@ -39,28 +41,28 @@ class NodeLine:
     gpus: tuple[Gpu, ...]
 
 
-def write_configuration(
-    layout: Layout, options: Options, *, cluster: str, ports: dict[str, int], user: str, cgroup: bool
-) -> None:
+def write_configuration(testbed: Testbed) -> None:
     """Write slurm.conf and all that stands beside it; a key of munge that exists stays."""
+    layout, options = testbed.layout, testbed.options
     values = {
         "base": layout.base,
-        "cluster": cluster,
-        "cgroup": cgroup,
+        "cgroup": testbed.cgroup,
+        "cluster": testbed.cluster,
         "cores": options.cpus <= (os.cpu_count() or 1),
         "gpu_types": list(options.gpus_by_type()),
         "host": os.uname().nodename.partition(".")[0],
         "leaves": switches(options),
+        "named": testbed.named,
         "nodes": node_lines(layout, options),
         "options": options,
         "partitions": partition_lines(options),
-        "ports": ports,
-        "user": user,
+        "ports": testbed.ports,
+        "user": user_name(),
     }
     wanted = {
         "slurm.conf": True,
         "gres.conf": bool(options.gpus),
-        "cgroup.conf": cgroup,
+        "cgroup.conf": testbed.cgroup,
         "topology.conf": bool(options.topology),
         "slurmdbd.conf": options.accounting,
         "my.cnf": options.accounting,
@@ -121,7 +123,7 @@ def gpu_files(layout: Layout, nodes: tuple[str, ...], count: int) -> dict[str, l
         return make_devices(layout.base / "dev", nodes, count)
     except PermissionError:
         borrowed = borrow_devices(count)
-        return {node: borrowed for node in nodes}
+        return dict.fromkeys(nodes, borrowed)
 
 
 def node_features(options: Options) -> dict[str, list[str]]:
@@ -139,7 +141,7 @@ def node_features(options: Options) -> dict[str, list[str]]:
 
 
 def partition_lines(options: Options) -> list[str]:
-    """The partitions as slurm.conf writes them after `PartitionName=`; `main` is the default unless one says so."""
+    """What slurm.conf writes after `PartitionName=`; `main` is the default unless another says so."""
     given = [re.sub(r"=", " Nodes=", text, count=1) for text in options.partitions]
     names = {text.split()[0] for text in given}
     default = (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-# The shell prints the pid that the daemon will have, then becomes the daemon: in a session of its own, with no
-# descriptor of ours.
+# The shell prints the pid that the daemon will have, then becomes the daemon: in a session of its own, with
+# no descriptor of ours.
 BECOME = 'cd /; output=$1; shift; echo $$; exec "$@" </dev/null >>"$output" 2>&1'
 TAIL_LINES = 15
 

@@ -14,7 +14,7 @@ BORROWED = "/dev/tty"
 
 
 def free_major() -> int:
-    """A device number that no driver of this kernel answers to: opening such a file fails and harms nothing."""
+    """A device number that no driver answers to: opening such a file fails and harms nothing."""
     characters = Path("/proc/devices").read_text().partition("Block devices:")[0]
     taken = {int(line.split()[0]) for line in characters.splitlines() if line.strip()[:1].isdigit()}
     return next((major for major in EXPERIMENTAL_MAJORS if major not in taken), EXPERIMENTAL_MAJORS[0])

@@ -99,7 +99,7 @@ def short_base(root: Path, longest_node: str) -> Path:
     )
     if plain and len(os.fsencode(socket)) <= SOCKET_PATH_LIMIT:
         return root
-    holder = Path(tempfile.mkdtemp(prefix=LINK_PREFIX, dir="/tmp"))  # noqa: S108  TMPDIR may be the long path
+    holder = Path(tempfile.mkdtemp(prefix=LINK_PREFIX, dir="/tmp"))  # TMPDIR may be the long path
     holder.chmod(0o755)
     link = holder / "t"
     link.symlink_to(root)

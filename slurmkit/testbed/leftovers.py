@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.testbed import cgroup
-from slurmkit.testbed.process import ancestors, identify, read_items, with_descendants
+from slurmkit.testbed.process import all_pids, ancestors, identify, read_items, with_descendants
 
 if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
@@ -23,9 +23,9 @@ def belonging(layout: Layout, cluster: str) -> set[Process]:
     """The testbed's daemons, step daemons, tasks and waiting clients; never the caller or its ancestors."""
     found = cgroup.members(cluster)
     steps: set[int] = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _belongs(int(name), layout):
-            (steps if _program(int(name)) == "slurmstepd" else found).add(int(name))
+    for pid in all_pids():
+        if _belongs(pid, layout):
+            (steps if _program(pid) == "slurmstepd" else found).add(pid)
     found |= with_descendants(steps)
     return {process for pid in found - ancestors(os.getpid()) if (process := identify(pid))}
 
@@ -55,7 +55,7 @@ def _holds_file_under(pid: int, base: Path) -> bool:
     prefix = f"{base.resolve()}/"
     try:
         links = [Path(f"/proc/{pid}/cwd"), *Path(f"/proc/{pid}/fd").iterdir()]
-        return any(os.readlink(link).startswith(prefix) for link in links)
+        return any(str(link.readlink()).startswith(prefix) for link in links)
     except OSError:
         return False
 

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmError, UsageError
-from slurmkit.testbed import cgroup, database
+from slurmkit.testbed import cgroup, database, namespace
 from slurmkit.testbed.configuration import write_configuration
 from slurmkit.testbed.daemons import wait_for
-from slurmkit.testbed.layout import LINK_PREFIX, STATE_FILE, Layout, default_root, short_base
+from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, short_base
 from slurmkit.testbed.leftovers import end_all
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.plan import daemon_environment, daemon_names
 from slurmkit.testbed.ports import free_ports
+from slurmkit.testbed.process import user_name
 from slurmkit.testbed.requirements import find_programs
-from slurmkit.testbed.testbed import Testbed, load, user_name
+from slurmkit.testbed.testbed import Testbed, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,43 +106,40 @@ def _new(options: Options, root: Path) -> Testbed:
         raise UsageError("this directory is not empty, and not a testbed", where=str(root))
     names = daemon_names(options.node_names(), accounting=options.accounting)
     word = re.sub(r"[^a-z0-9]", "", root.name.lower())[:20] or "testbed"
+    layout = Layout(short_base(root, options.node_names()[-1]))
     testbed = Testbed(
         root=root,
-        layout=Layout(short_base(root, options.node_names()[-1])),
+        layout=layout,
         options=options,
         cluster=f"{word}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:6]}",
         ports=free_ports([name for name in names if name.startswith("slurm")]),
         cgroup=cgroup.is_usable(),
+        named=namespace.is_usable(),
     )
     testbed.save()
     return testbed
 
 
 def _start(testbed: Testbed) -> None:
-    layout, user = testbed.layout, user_name()
+    layout = testbed.layout
     end_all(layout, testbed.cluster)
     _relink(testbed)
     layout.make_directories(testbed.nodes)
     if testbed.cgroup:
         cgroup.make(layout, testbed.cluster)
-    write_configuration(
-        layout,
-        testbed.options,
-        cluster=testbed.cluster,
-        ports=dict(testbed.ports),
-        user=user,
-        cgroup=testbed.cgroup,
-    )
+    if testbed.named:
+        namespace.write_hosts(layout, testbed.nodes)
+    write_configuration(testbed)
     daemons = testbed.daemons()
     daemons["munged"].start()
     if testbed.options.accounting:
         programs = find_programs(accounting=True)
         environment = daemon_environment(layout)
-        database.install(layout, programs["mariadb-install-db"], user, environment)
+        database.install(layout, programs["mariadb-install-db"], user_name(), environment)
         for name in ("mariadbd", "munged", "slurmdbd"):
             daemons[name].start()
             daemons[name].wait_until_serving(PATIENCE)
-        database.make_accounts(programs["sacctmgr"], testbed.cluster, user, environment)
+        database.make_accounts(programs["sacctmgr"], testbed.cluster, user_name(), environment)
     rest = [daemon for daemon in daemons.values() if not daemon.process()]
     for daemon in rest:
         daemon.start()

@@ -79,13 +79,11 @@ class Options:
     def from_json(cls, values: Mapping[str, Any]) -> Options:
         """The options that `as_json` wrote; what a later version wrote besides is left out."""
         known = {field.name for field in fields(cls)}
-        return cls(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in values.items()
-                if name in known
-            }
-        )
+        kept: dict[str, Any] = {name: value for name, value in values.items() if name in known}
+        for name, value in kept.items():
+            if isinstance(value, list):
+                kept[name] = tuple(value)
+        return cls(**kept)
 
     def differences(self, other: Options) -> list[str]:
         """The options that differ, as "name: this, not that"."""

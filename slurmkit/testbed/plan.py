@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from slurmkit.testbed import namespace
 from slurmkit.testbed.daemons import Daemon
+from slurmkit.testbed.process import user_name
 from slurmkit.testbed.requirements import SEARCH_PATH
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.testbed.layout import Layout
+    from slurmkit.testbed.testbed import Testbed
 
 KEPT = ("HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -38,26 +41,26 @@ def daemon_names(nodes: tuple[str, ...], *, accounting: bool) -> list[str]:
     ]
 
 
-def plan(
-    layout: Layout, programs: Mapping[str, str], ports: Mapping[str, int], names: list[str], user: str
-) -> dict[str, Daemon]:
-    """The daemons by name."""
+def plan(testbed: Testbed, programs: Mapping[str, str]) -> dict[str, Daemon]:
+    """The testbed's daemons by name, in the order in which they are started."""
+    layout = testbed.layout
     environment = daemon_environment(layout)
     return {
         name: Daemon(
             name=name,
-            argv=_argv(name, layout, programs, user),
+            argv=_argv(name, testbed, programs),
             environment=environment,
-            address=_address(name, layout, ports),
+            address=_address(name, testbed),
             log=layout.log(name),
             output=layout.output(name),
             record=layout.record(name),
         )
-        for name in names
+        for name in daemon_names(testbed.nodes, accounting=testbed.options.accounting)
     }
 
 
-def _argv(name: str, layout: Layout, programs: Mapping[str, str], user: str) -> tuple[str, ...]:
+def _argv(name: str, testbed: Testbed, programs: Mapping[str, str]) -> tuple[str, ...]:
+    layout = testbed.layout
     match name:
         case "munged":
             # --force: a directory that only its owner can enter is a warning, not an error.
@@ -75,7 +78,7 @@ def _argv(name: str, layout: Layout, programs: Mapping[str, str], user: str) -> 
             return (
                 programs["mariadbd"],
                 f"--defaults-file={layout.conf.with_name('my.cnf')}",
-                f"--user={user}",
+                f"--user={user_name()}",
                 f"--log-error={layout.log('mariadbd')}",
             )
         case "slurmdbd":
@@ -83,8 +86,11 @@ def _argv(name: str, layout: Layout, programs: Mapping[str, str], user: str) -> 
         case "slurmctld":
             return (programs["slurmctld"], "-D", "-f", str(layout.conf))
         case _:
-            return (programs["slurmd"], "-D", "-N", name.removeprefix("slurmd-"), "-f", str(layout.conf))
+            node = name.removeprefix("slurmd-")
+            slurmd = (programs["slurmd"], "-D", "-N", node, "-f", str(layout.conf))
+            return namespace.as_node(layout.hosts, node, slurmd) if testbed.named else slurmd
 
 
-def _address(name: str, layout: Layout, ports: Mapping[str, int]) -> int | Path:
-    return {"munged": layout.munge_socket, "mariadbd": layout.database_socket}.get(name) or ports[name]
+def _address(name: str, testbed: Testbed) -> int | Path:
+    sockets = {"munged": testbed.layout.munge_socket, "mariadbd": testbed.layout.database_socket}
+    return sockets.get(name) or testbed.ports[name]

@@ -1,6 +1,6 @@
 """The pytest plugin: a real Slurm cluster as a fixture.
 
-Loaded in every pytest run where slurmkit is installed, so it imports nothing of slurmkit until a fixture is used.
+Every pytest run where slurmkit is installed loads it: it imports nothing of slurmkit until a fixture is used.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(address: int | Path) -> bool:
-    """Whether somebody listens on a TCP port or a unix socket; asked of /proc, so that no daemon sees a probe."""
+    """Whether somebody listens on a TCP port or unix socket; /proc says it, no daemon sees a probe."""
     if isinstance(address, Path):
         return any(
             len(words) == 8 and words[7] == str(address) and int(words[3], 16) & ACCEPTS_CONNECTIONS

@@ -1,8 +1,9 @@
-"""Processes by identity: pid, start time and boot, so that a recycled pid is never taken for the old process."""
+"""Processes by pid, start time and boot: a recycled pid is never taken for the old process."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import select
 import signal
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class Stat:
         return self.state in "ZXx"
 
 
+def user_name() -> str:
+    """The user who runs this process."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def boot_id() -> str:
     """The id of this boot of the kernel."""
     return BOOT_ID.read_text().strip()
@@ -96,7 +102,7 @@ def identify(pid: int) -> Process | None:
 
 def all_pids() -> list[int]:
     """The pids of all processes that /proc shows."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def read_items(pid: int, file: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slurmkit.errors import UsageError
 from slurmkit.testbed.layout import STATE_FILE, Layout
 from slurmkit.testbed.options import Options
-from slurmkit.testbed.plan import daemon_names, plan
+from slurmkit.testbed.plan import plan
 from slurmkit.testbed.requirements import find_programs
 
 if TYPE_CHECKING:
@@ -27,7 +26,10 @@ SERVING = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """One testbed. Its daemons are named "munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1" ..."""
+    """One testbed. Its daemons are named "munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1" ...
+
+    `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs.
+    """
 
     __test__ = False  # pytest: not a class of tests
 
@@ -37,6 +39,7 @@ class Testbed:
     cluster: str
     ports: Mapping[str, int]
     cgroup: bool
+    named: bool
 
     @property
     def conf(self) -> Path:
@@ -55,9 +58,7 @@ class Testbed:
 
     def daemons(self) -> dict[str, Daemon]:
         """The daemons by name, in the order in which they are started."""
-        accounting = self.options.accounting
-        names = daemon_names(self.nodes, accounting=accounting)
-        return plan(self.layout, find_programs(accounting=accounting), self.ports, names, user_name())
+        return plan(self, find_programs(accounting=self.options.accounting))
 
     def daemon(self, name: str) -> Daemon:
         """One daemon by its name."""
@@ -111,6 +112,7 @@ class Testbed:
             "cluster": self.cluster,
             "ports": dict(self.ports),
             "cgroup": self.cgroup,
+            "named": self.named,
         }
         write_atomically(self.root / STATE_FILE, json.dumps(state, indent=1).encode())
 
@@ -128,12 +130,8 @@ def load(root: Path) -> Testbed | None:
         cluster=state["cluster"],
         ports=state["ports"],
         cgroup=state["cgroup"],
+        named=state["named"],
     )
-
-
-def user_name() -> str:
-    """The user who runs this testbed's daemons."""
-    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def clean_environment() -> dict[str, str]:
