@@ -1,7 +1,7 @@
 """A host name and an /etc/hosts for each node, so that node names resolve inside jobs as on a real cluster.
 
 Each slurmd runs in UTS and mount namespaces of its own, where the node's name is the host name and a file of
-the testbed lies over /etc/hosts. Nothing of the machine changes, and with the last process of a node all is gone.
+the testbed lies over /etc/hosts. Nothing of the machine changes; with a node's last process all is gone.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _start(testbed: Testbed) -> None:
     for daemon in rest:
         daemon.wait_until_serving(PATIENCE)
     if not wait_for(lambda: _is_ready(testbed), PATIENCE, 0.1):
-        raise daemons["slurmctld"].failure(f"is up, but not every node is idle:\n{_node_states(testbed)}")
+        raise daemons["slurmctld"].failure(f"is up, but not every node is idle:\n{node_states(testbed)}")
 
 
 def _relink(testbed: Testbed) -> None:
@@ -157,11 +157,12 @@ def _relink(testbed: Testbed) -> None:
 
 
 def _is_ready(testbed: Testbed) -> bool:
-    states = _node_states(testbed)
+    states = node_states(testbed)
     return states == dict.fromkeys(testbed.nodes, "idle") and _answers(testbed)
 
 
-def _node_states(testbed: Testbed) -> dict[str, str]:
+def node_states(testbed: Testbed) -> dict[str, str]:
+    """The state of each node as sinfo has it; empty where the controller does not answer."""
     answer = testbed.command(["sinfo", "--noheader", "--Node", "--format=%N %T"]).stdout
     return dict(words for line in answer.splitlines() if len(words := line.split()) == 2)
 
@@ -188,14 +189,19 @@ def _locked(root: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+def root_of(name: str | Path) -> Path:
+    """The directory of the testbed of this name; a name with a "/" is the directory."""
+    return (Path(name) if os.sep in str(name) else default_root(str(name))).absolute()
+
+
 def find(name: str | Path) -> Testbed:
     """The testbed of this name, or in this directory; up or down.
 
     Raises:
         UsageError: there is none.
     """
-    root = Path(name) if os.sep in str(name) else default_root(str(name))
-    testbed = load(root.absolute())
+    root = root_of(name)
+    testbed = load(root)
     if testbed is None:
         raise UsageError(f"there is no testbed {str(name)!r}", where=str(root), hint="slurmkit testbed up")
     return testbed
