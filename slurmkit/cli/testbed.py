@@ -99,11 +99,12 @@ def down(name: str) -> None:
 def status(name: str) -> Answer:
     """Show the daemons and nodes of a testbed; exit code 1 unless all run."""
     from slurmkit.testbed import native
+    from slurmkit.testbed.starting import node_states
 
     testbed = native.find(name)
     pids = {daemon: testbed.pid(daemon) for daemon in testbed.daemons()}
     is_up = all(pids.values())
-    nodes = native.node_states(testbed)
+    nodes = node_states(testbed)
     data = {
         "root": str(testbed.root),
         "cluster": testbed.cluster,

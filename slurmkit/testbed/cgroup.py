@@ -55,36 +55,29 @@ def make(layout: Layout, cluster: str) -> None:
 
 def members(cluster: str) -> set[int]:
     """The pids of all processes in the testbed's cgroups."""
-    return {
-        int(pid)
-        for directory in directories(cluster)
-        for file in directory.glob("**/cgroup.procs")
-        for pid in _read(file).split()
-    }
+    return {int(pid) for directory in _below(cluster) for pid in _read(directory / "cgroup.procs").split()}
 
 
 def thaw(cluster: str) -> None:
     """Let frozen processes run, so that a signal can end them."""
-    for directory in directories(cluster):
-        for file in directory.glob("**/freezer.state"):
+    for directory in _below(cluster):
+        if (directory / "freezer.state").exists():
             with contextlib.suppress(OSError):
-                file.write_text("THAWED")
+                (directory / "freezer.state").write_text("THAWED")
 
 
 def remove(cluster: str) -> bool:
     """Remove the testbed's cgroups, deepest first; False while one of them is still in use."""
-    gone = True
-    for top in directories(cluster):
-        if not top.exists():
-            continue
-        for directory in (*sorted((path for path in top.glob("**/") if path != top), reverse=True), top):
-            try:
-                directory.rmdir()
-            except FileNotFoundError:
-                pass
-            except OSError:
-                gone = False
-    return gone
+    for directory in _below(cluster):
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+    return not any(directory.exists() for directory in directories(cluster))
+
+
+def _below(cluster: str) -> list[Path]:
+    return [
+        Path(directory) for top in directories(cluster) for directory, _, _ in os.walk(top, topdown=False)
+    ]
 
 
 def _read(file: Path) -> str:

@@ -12,22 +12,35 @@ from slurmkit.testbed.process import all_pids, ancestors, identify, read_items, 
 if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
     from slurmkit.testbed.process import Process
+    from slurmkit.testbed.testbed import Testbed
 
 DAEMONS = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmscriptd", "slurmd"})
 CLIENTS = frozenset({"srun", "salloc", "sbatch", "sattach", "sbcast", "strigger"})
 # Set by slurmstepd for what runs on a node, and not by salloc for the shell it starts.
 ON_A_NODE = "SLURMD_NODENAME="
+ROUNDS = 20
 
 
-def belonging(layout: Layout, cluster: str) -> set[Process]:
+def belonging(testbed: Testbed) -> set[Process]:
     """The testbed's daemons, step daemons, tasks and waiting clients; never the caller or its ancestors."""
-    found = cgroup.members(cluster)
+    found = cgroup.members(testbed.cluster)
     steps: set[int] = set()
     for pid in all_pids():
-        if _belongs(pid, layout):
+        if _belongs(pid, testbed.layout):
             (steps if _program(pid) == "slurmstepd" else found).add(pid)
     found |= with_descendants(steps)
-    return {process for pid in found - ancestors(os.getpid()) if (process := identify(pid))}
+    return _identified(found - ancestors(os.getpid()))
+
+
+def strays(testbed: Testbed) -> set[Process]:
+    """Daemons of the testbed that no record knows: whoever started them was killed before writing it down."""
+    known = {process.pid for daemon in testbed.daemons().values() if (process := daemon.process())}
+    found = {pid for pid in all_pids() if _program(pid) in DAEMONS and _belongs(pid, testbed.layout)}
+    return _identified(found - with_descendants(known))
+
+
+def _identified(pids: set[int]) -> set[Process]:
+    return {process for pid in pids if (process := identify(pid))}
 
 
 def _belongs(pid: int, layout: Layout) -> bool:
@@ -60,15 +73,24 @@ def _holds_file_under(pid: int, base: Path) -> bool:
         return False
 
 
-def end_all(layout: Layout, cluster: str) -> bool:
+def end_all(testbed: Testbed) -> bool:
     """Kill everything that belongs to the testbed, until nothing does; False where something stays."""
-    for _ in range(20):
-        processes = belonging(layout, cluster)
+    for _ in range(ROUNDS):
+        processes = belonging(testbed)
         if not processes:
             return True
-        cgroup.thaw(cluster)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait(5)
+        cgroup.thaw(testbed.cluster)
+        _end(processes)
     return False
+
+
+def end_strays(testbed: Testbed) -> None:
+    """Kill the daemons that no record knows; jobs stay."""
+    _end(strays(testbed))
+
+
+def _end(processes: set[Process]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait(5)

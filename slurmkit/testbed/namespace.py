@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path("/etc/hosts")
 UNSHARE = ("unshare", "--mount", "--uts", "--propagation=slave")
-BECOME_NODE = 'mount --bind "$1" /etc/hosts && echo "$2" >/proc/sys/kernel/hostname && shift 2 && exec "$@"'
+BECOME_NODE = 'mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@"'
 
 
 def write_hosts(layout: Layout, nodes: Sequence[str]) -> None:

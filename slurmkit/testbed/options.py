@@ -57,13 +57,22 @@ class Options:
         """The nodes' names, in order: n1, n2, ..."""
         return tuple(f"{self.prefix}{number}" for number in range(1, self.nodes + 1))
 
+    def daemons(self) -> list[str]:
+        """All daemons in the order in which they are started."""
+        accounting = ["mariadbd", "slurmdbd"] if self.accounting else []
+        return ["munged", *accounting, "slurmctld", *(f"slurmd-{node}" for node in self.node_names())]
+
+    def daemons_with_port(self) -> list[str]:
+        """Those that listen on a TCP port."""
+        return [name for name in self.daemons() if name.startswith("slurm")]
+
     def gpus_by_type(self) -> dict[str, int]:
         """GPUs of one node, by type."""
         if not self.gpus:
             return {}
         counts: dict[str, int] = {}
         for part in self.gpus.split(","):
-            found = re.fullmatch(r"([A-Za-z][\w.-]*):([1-9]\d*)", part)
+            found = re.fullmatch(r"([\w.-]+):([1-9]\d*)", part)
             if not found or found[1] in counts:
                 raise UsageError(
                     f"{self.gpus!r} is not of the form TYPE:COUNT[,TYPE:COUNT...]", hint="a100:8"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from slurmkit.testbed import namespace
 from slurmkit.testbed.daemons import Daemon
 from slurmkit.testbed.process import user_name
-from slurmkit.testbed.requirements import SEARCH_PATH
+from slurmkit.testbed.requirements import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,21 +24,11 @@ def daemon_environment(layout: Layout) -> dict[str, str]:
     """The environment of daemons and of commands run for them: nothing of the caller's Slurm gets in."""
     return {
         **{name: os.environ[name] for name in KEPT if name in os.environ},
-        "PATH": SEARCH_PATH,
+        "PATH": search_path(),
         "LC_ALL": "C.UTF-8",
         "SLURM_CONF": str(layout.conf),
         "MYSQL_UNIX_PORT": str(layout.database_socket),
     }
-
-
-def daemon_names(nodes: tuple[str, ...], *, accounting: bool) -> list[str]:
-    """All daemons in the order in which they are started."""
-    return [
-        "munged",
-        *(["mariadbd", "slurmdbd"] if accounting else []),
-        "slurmctld",
-        *(f"slurmd-{n}" for n in nodes),
-    ]
 
 
 def plan(testbed: Testbed, programs: Mapping[str, str]) -> dict[str, Daemon]:
@@ -55,7 +45,7 @@ def plan(testbed: Testbed, programs: Mapping[str, str]) -> dict[str, Daemon]:
             output=layout.output(name),
             record=layout.record(name),
         )
-        for name in daemon_names(testbed.nodes, accounting=testbed.options.accounting)
+        for name in testbed.options.daemons()
     }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmkit.testbed.testbed import Testbed
 
 REUSE = "SLURMKIT_TESTBED"
+OWNER = "owner.json"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,24 +28,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--slurm-nodes", type=int, default=4, metavar="N", help="nodes of the fixture slurm_testbed"
     )
     group.addoption(
-        "--slurm-gpus",
-        default="a100:8",
-        metavar="TYPE:COUNT",
-        help="GPUs per node of the fixture slurm_testbed",
+        "--slurm-gpus", default="a100:8", metavar="TYPE:COUNT", help="GPUs per node of slurm_testbed"
     )
 
 
 @pytest.fixture(scope="session")
 def make_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Options], Testbed]]:
-    """A function that brings a testbed of given `Options` up; all are taken down when the session ends."""
+    """A function that brings up a testbed of given `Options`; all are taken down when the session ends.
+
+    A test that has done with one takes it down itself: `slurmkit.testbed.native.down(testbed.root)`.
+    """
     from slurmkit.testbed.native import down, up
 
+    _take_down_abandoned(tmp_path_factory.getbasetemp().parent)
     roots: list[Path] = []
 
     def make(options: Options) -> Testbed:
-        root = tmp_path_factory.mktemp("testbed")
-        roots.append(root)
-        return up(options, root)
+        directory = tmp_path_factory.mktemp("testbed")
+        _write_owner(directory)
+        roots.append(directory / "t")
+        return up(options, roots[-1])
 
     try:
         yield make
@@ -55,18 +58,39 @@ def make_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="session")
 def slurm_testbed(request: pytest.FixtureRequest, make_testbed: Callable[[Options], Testbed]) -> Testbed:
-    """A real Slurm cluster for the session: 4 nodes with 8 GPUs each unless the command line says otherwise.
+    """A real Slurm cluster for the session: 4 nodes with 8 GPUs each, unless the command line says otherwise.
 
-    $SLURMKIT_TESTBED names one that is up already (a name or its directory): it is used, and stays up.
+    $SLURMKIT_TESTBED names one to use instead (a name or its directory); it is not taken down.
     """
+    from slurmkit.testbed import native
     from slurmkit.testbed.options import Options
 
     if name := os.environ.get(REUSE):
-        from slurmkit.testbed.native import find
+        testbed = native.find(name)
+        return native.up(testbed.options, testbed.root)
+    option = request.config.getoption
+    return make_testbed(Options(nodes=option("--slurm-nodes"), gpus=option("--slurm-gpus")))
 
-        return find(name)
-    return make_testbed(
-        Options(
-            nodes=request.config.getoption("--slurm-nodes"), gpus=request.config.getoption("--slurm-gpus")
-        )
-    )
+
+def _write_owner(directory: Path) -> None:
+    import json
+    from dataclasses import asdict
+
+    from slurmkit.testbed.process import identify
+
+    process = identify(os.getpid())
+    if process:
+        (directory / OWNER).write_text(json.dumps(asdict(process)))
+
+
+def _take_down_abandoned(temporary: Path) -> None:
+    """Take down the testbeds of sessions that were killed before they could."""
+    import json
+
+    from slurmkit.testbed.native import down
+    from slurmkit.testbed.process import Process
+
+    for file in temporary.glob(f"pytest-*/testbed*/{OWNER}"):
+        if not Process(**json.loads(file.read_bytes())).is_alive():
+            down(file.with_name("t"))
+            file.unlink()

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import UsageError
+from slurmkit.launch.files import write_atomically
 from slurmkit.testbed.layout import STATE_FILE, Layout
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.plan import plan
@@ -67,6 +68,22 @@ class Testbed:
             raise UsageError(f"the testbed has no daemon {name!r}", hint=", ".join(daemons))
         return daemons[name]
 
+    def running(self) -> list[str]:
+        """The daemons that run."""
+        return [name for name, daemon in self.daemons().items() if daemon.process()]
+
+    def missing(self) -> list[str]:
+        """The daemons that do not run."""
+        return [name for name, daemon in self.daemons().items() if not daemon.process()]
+
+    def with_base(self, base: Path) -> Testbed:
+        """The same testbed under another short name."""
+        return replace(self, layout=Layout(base))
+
+    def with_ports(self, ports: Mapping[str, int]) -> Testbed:
+        """The same testbed on other ports."""
+        return replace(self, ports=ports)
+
     def pid(self, name: str) -> int | None:
         """The daemon's pid while it runs."""
         process = self.daemon(name).process()
@@ -103,8 +120,6 @@ class Testbed:
 
     def save(self) -> None:
         """Write down what `load` reads."""
-        from slurmkit.launch.files import write_atomically
-
         state = {
             "version": 1,
             "base": str(self.layout.base),

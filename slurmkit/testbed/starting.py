@@ -1,0 +1,79 @@
+"""Starting what does not run of a testbed, each daemon as soon as those it needs serve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmkit.testbed import cgroup, database, namespace
+from slurmkit.testbed.configuration import write_configuration
+from slurmkit.testbed.daemons import wait_for
+from slurmkit.testbed.leftovers import end_strays
+from slurmkit.testbed.plan import daemon_environment
+from slurmkit.testbed.process import user_name
+from slurmkit.testbed.requirements import find_programs
+
+if TYPE_CHECKING:
+    from slurmkit.testbed.testbed import Testbed
+
+PATIENCE = 120.0
+UNUSABLE = frozenset({"down", "unknown", "error", "future", "fail"})
+
+
+def start(testbed: Testbed) -> None:
+    """Start the daemons that do not run, and wait until every node is usable and sacct answers.
+
+    Raises:
+        SlurmError: a daemon does not come up; the message ends with its log.
+    """
+    end_strays(testbed)
+    layout = testbed.layout
+    layout.make_directories(testbed.nodes)
+    if testbed.cgroup:
+        cgroup.make(layout, testbed.cluster)
+    if testbed.named:
+        namespace.write_hosts(layout, testbed.nodes)
+    write_configuration(testbed)
+    daemons = testbed.daemons()
+    daemons["munged"].start()
+    if testbed.options.accounting:
+        _start_accounting(testbed)
+    rest = testbed.missing()
+    for name in rest:
+        daemons[name].start()
+    for name in ("munged", *rest):
+        daemons[name].wait_until_serving(PATIENCE)
+    if not wait_for(lambda: _is_ready(testbed), PATIENCE, 0.1):
+        raise daemons["slurmctld"].failure(f"is up, but not every node is: {node_states(testbed)}")
+
+
+def _start_accounting(testbed: Testbed) -> None:
+    programs = find_programs(accounting=True)
+    environment = daemon_environment(testbed.layout)
+    database.install(testbed.layout, programs["mariadb-install-db"], user_name(), environment)
+    daemons = testbed.daemons()
+    daemons["mariadbd"].start()
+    for name in ("mariadbd", "munged"):
+        daemons[name].wait_until_serving(PATIENCE)
+    daemons["slurmdbd"].start()
+    daemons["slurmdbd"].wait_until_serving(PATIENCE)
+    # A slurmctld that starts before its cluster has accounts would have to be told of them.
+    database.make_accounts(programs["sacctmgr"], testbed.cluster, user_name(), environment)
+
+
+def answers(testbed: Testbed) -> bool:
+    """Whether slurmctld and, with accounting, slurmdbd answer."""
+    if testbed.command(["scontrol", "ping"]).returncode:
+        return False
+    return not testbed.options.accounting or testbed.command(["sacct", "--noheader"]).returncode == 0
+
+
+def node_states(testbed: Testbed) -> dict[str, str]:
+    """The state of each node as sinfo has it; empty where the controller does not answer."""
+    answer = testbed.command(["sinfo", "--noheader", "--Node", "--format=%N %T"]).stdout
+    return dict(words for line in answer.splitlines() if len(words := line.split()) == 2)
+
+
+def _is_ready(testbed: Testbed) -> bool:
+    states = node_states(testbed)
+    usable = all(states.get(node, "*")[-1] != "*" and states[node] not in UNUSABLE for node in testbed.nodes)
+    return usable and answers(testbed)
