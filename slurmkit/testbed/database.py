@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
 
 ACCOUNT = "research"
+SCHEMA = "slurm_acct_db"
+"""StorageLoc of slurmdbd.conf."""
 
 
 def install(layout: Layout, program: str, user: str, environment: Mapping[str, str]) -> None:
@@ -41,6 +43,11 @@ def install(layout: Layout, program: str, user: str, environment: Mapping[str, s
     )
     if done.returncode:
         raise SlurmError(f"the database could not be made:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    # slurmdbd would make its schema itself, but connects a second time on the handle whose first try failed,
+    # which libmariadb 11.8.9 answers with an error. To MariaDB a schema is a folder.
+    schema = layout.database / SCHEMA
+    schema.mkdir()
+    shutil.chown(schema, user)
     layout.database_complete.touch()
 
 
