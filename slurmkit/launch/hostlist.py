@@ -1,76 +1,96 @@
-"""Slurm's host list expressions, expanded in Slurm's own order with duplicates kept.
+"""Slurm's host lists, expanded as Slurm does it: its order, its duplicates.
 
-Which rank sits on which host, and which host is the first, hangs on that order; a set of names has none.
-Equal to `scontrol show hostnames`, whose C code is the only specification.
+The order decides which rank sits on which host, so nothing is sorted. `re` is not imported: a rank starts
+without it.
 """
 
 from __future__ import annotations
 
-LARGEST = 64 * 1024
-"""Slurm refuses a longer range (MAX_RANGE in src/common/hostlist.h)."""
+SEPARATORS = ", \t\n"
+LONGEST_RANGE = 65536
+"""Slurm's own bound for one range; it also keeps a mistyped list from filling the memory."""
 
 
 def expand(text: str) -> list[str]:
-    """The host names that an expression such as `gpu[01-03,07],login` stands for.
+    """The hosts of a list such as `gpu[01-03,07],login`, equal to `scontrol show hostnames`.
 
     Raises:
-        ValueError: the expression is malformed; the message holds the faulty part.
+        ValueError: the list is not one; the message names the faulty part.
     """
-    return [name for part in _split(text) for name in _expand_part(part)]
+    names = []
+    for part in _split(text):
+        names.extend(_expand_part(part) if "[" in part else [part])
+    return names
 
 
 def first(text: str) -> str:
-    """The first host of an expression: where rank 0 is.
+    """The first host of a list.
 
     Raises:
-        ValueError: the expression is malformed or names no host.
+        ValueError: the list is empty or not a host list.
     """
-    names = expand(text)
-    if not names:
-        raise ValueError("no host in %r" % text)
-    return names[0]
+    parts = _split(text)
+    if not parts:
+        raise ValueError("an empty host list has no first host")
+    return expand(parts[0])[0]
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas (and blanks) that stand outside brackets."""
-    parts = [""]
-    depth = 0
-    for character in text:
+    """Cut at the separators that stand outside brackets."""
+    parts = []
+    start = depth = 0
+    for position, character in enumerate(text):
         if character == "[":
             depth += 1
         elif character == "]":
             depth -= 1
+        elif not depth and character in SEPARATORS:
+            parts.append(text[start:position])
+            start = position + 1
         if depth not in (0, 1):
-            raise ValueError("unbalanced brackets in %r" % text)
-        if depth == 0 and character in ", \t\n":
-            parts.append("")
-        else:
-            parts[-1] += character
+            break
     if depth:
-        raise ValueError("unbalanced brackets in %r" % text)
+        raise ValueError(f"brackets do not pair in host list {text[start:]!r}")
+    parts.append(text[start:])
     return [part for part in parts if part]
 
 
 def _expand_part(part: str) -> list[str]:
-    """Prefixes and bracketed ranges in turn, the rightmost varying fastest."""
+    """Expand one element. The last bracket varies fastest, then the first, the second ...: so does Slurm."""
+    pieces = [piece.split("[") for piece in part.split("]")]
+    if pieces.pop() != [""]:
+        raise ValueError(f"host list element {part!r} goes on after its last bracket")
     names = [""]
-    rest = part
-    while rest:
-        prefix, opened, rest = rest.partition("[")
-        if not opened:
-            return [name + prefix for name in names]
-        ranges, _, rest = rest.partition("]")
-        numbers = [number for one in ranges.split(",") for number in _numbers(one, part)]
-        names = [name + prefix + number for name in names for number in numbers]
-    return names
+    for prefix, ranges in pieces[:-1]:
+        names = [name + prefix + number for number in _numbers(ranges, part) for name in names]
+        _check_size(len(names), part)
+    prefix, ranges = pieces[-1]
+    numbers = _numbers(ranges, part)
+    return [name + prefix + number for name in names for number in numbers]
 
 
-def _numbers(text: str, part: str) -> list[str]:
-    low, dash, high = text.partition("-")
-    high = high if dash else low
-    if not (low.isascii() and low.isdigit() and high.isascii() and high.isdigit()):
-        raise ValueError("%r is no range of numbers, in %r" % (text, part))
-    begin, end = int(low), int(high)
-    if begin > end or end - begin >= LARGEST:
-        raise ValueError("%r is no range from low to high, in %r" % (text, part))
-    return ["%0*d" % (len(low), number) for number in range(begin, end + 1)]
+def _numbers(ranges: str, part: str) -> list[str]:
+    """The numbers of `1-3,07`, each as wide as the lower end of its range."""
+    numbers = []
+    for text in ranges.split(","):
+        low, dash, high = text.partition("-")
+        if not _is_number(low) or (dash and not _is_number(high)):
+            raise ValueError(f"invalid range {text!r} in host list element {part!r}")
+        if not dash:
+            numbers.append(low)
+            continue
+        begin, end = int(low), int(high)
+        if end < begin:
+            raise ValueError(f"range {text!r} in host list element {part!r} runs backwards")
+        _check_size(end - begin + 1, part)
+        numbers.extend([str(number).zfill(len(low)) for number in range(begin, end + 1)])
+    return numbers
+
+
+def _check_size(count: int, part: str) -> None:
+    if count > LONGEST_RANGE:
+        raise ValueError(f"too many hosts in host list element {part!r}")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,24 +1,23 @@
-"""Slurm's notation for how many tasks each node of a step has."""
+"""Slurm's notation for tasks per node."""
 
 from __future__ import annotations
 
 
 def tasks_per_node(text: str) -> list[int]:
-    """Tasks of each node in order: `4(x2),2` is [4, 4, 2].
+    """The task count of each node in the step's order: `4(x2),2` is [4, 4, 2].
 
     Raises:
-        ValueError: the text is not of that form; the message holds the faulty part.
+        ValueError: the text is not of that form; the message names the faulty part.
     """
     counts = []
     for part in text.split(","):
-        count, repeated, times = part.partition("(x")
-        if repeated:
-            times, closed, after = times.partition(")")
-            if not closed or after:
-                raise ValueError("%r is no number of tasks, in %r" % (part, text))
-        else:
-            times = "1"
-        if not (count.isascii() and count.isdigit() and times.isascii() and times.isdigit()):
-            raise ValueError("%r is no number of tasks, in %r" % (part, text))
-        counts.extend([int(count)] * int(times))
+        count, bracket, times = part.strip().partition("(x")
+        repeat = times[:-1] if bracket and times.endswith(")") else "" if bracket else "1"
+        if not (_is_count(count) and _is_count(repeat)):
+            raise ValueError(f"{part!r} is not a task count such as 4 or 4(x2), in {text!r}")
+        counts.extend([int(count)] * int(repeat))
     return counts
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
