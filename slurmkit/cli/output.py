@@ -1,4 +1,4 @@
-"""How commands print. `@output` gives a command `--json`; what it returns is printed here in one of three ways.
+"""How commands print. `@output` gives a command `--json`; what it returns is printed here.
 
 JSON where asked for; a rich table on a terminal; plain aligned text in a pipe, with rich never imported.
 In JSON, times are ISO 8601 with offset, durations seconds, ids text, and every key is always there.

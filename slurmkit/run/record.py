@@ -1,0 +1,62 @@
+"""`run.json`: who submitted what, when, from where. Written once, before sbatch is called, never changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from slurmkit.launch.files import write_atomically
+
+if TYPE_CHECKING:
+    from slurmkit.run.paths import RunPaths
+
+FORMAT = 1
+TAG = "slurmkit:"
+"""Before the run id, in the comment of every job of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What was known when the run was made. Paths are absolute."""
+
+    id: str
+    name: str
+    created: datetime
+    user: str
+    host: str
+    directory: str
+    """Where the job starts: the directory of the submit."""
+    job_file: str | None = None
+    template: str = "managed"
+    array: str | None = None
+    """As in sbatch's `--array`, e.g. `0-99%10`."""
+    output: str | None = None
+    """The pattern of the batch log, where the job file names one."""
+    version: str = ""
+
+    @property
+    def tag(self) -> str:
+        """What the comment of every job of this run contains."""
+        return TAG + self.id
+
+
+def save(paths: RunPaths, record: RunRecord) -> None:
+    """Write `run.json`."""
+    fields = asdict(record) | {"format": FORMAT, "created": record.created.timestamp()}
+    write_atomically(paths.run_json, json.dumps(fields, indent=1).encode("ascii") + b"\n")
+
+
+def load(paths: RunPaths) -> RunRecord | None:
+    """Read `run.json`; None where there is none, as while a run is being made, or where it is damaged.
+
+    Keys that this version does not know are passed over: a newer slurmkit may have written them.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(paths.run_json.read_bytes())
+        known = {name: fields[name] for name in RunRecord.__dataclass_fields__ if name in fields}
+        known["created"] = datetime.fromtimestamp(fields["created"], UTC)
+        return RunRecord(**known)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
