@@ -1,4 +1,4 @@
-"""Write the reference pages that can be made from the code. `--check` only says whether they are as they should be.
+"""Write the reference pages that can be made from the code; `--check` only says whether they are current.
 
 Run by `make docs` and by a test, so that a page cannot drift from the tables that it shows.
 """
