@@ -117,26 +117,30 @@ def _readers(directory: Path, environment: dict[str, str]) -> list[Comparison]:
         text=True,
     )
     paths = RunPaths(directory / "runs" / done.stdout.split()[0])
-    log = paths.rank_log("12345-0", 0)
+    attempt = "12345-0"
+    log = paths.rank_log(attempt, 0)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("hello\n")
     events.append(
-        paths, "attempt-started", attempt="12345-0", job_id="12345", restart=0, nodes=["n1"], host="n1"
+        paths, "attempt-started", attempt=attempt, job_id="12345", restart=0, nodes=["n1"], host="n1"
     )
     events.append(paths, "attempt-ended", attempt=attempt, exit_code=0)
     events.append(paths, "run-ended", outcome="completed", exit_code=0)
-    click = Program(name="import click", argv=[sys.executable, "-c", "import click"])
-    complete = {
-        **environment,
-        "_SLURMKIT_COMPLETE": "bash_complete",
-        "COMP_WORDS": "slurmkit st",
-        "COMP_CWORD": "1",
+    tab = {"_SLURMKIT_COMPLETE": "bash_complete", "COMP_WORDS": "slurmkit st", "COMP_CWORD": "1"}
+    lines = {
+        "slurmkit status RUN": (["status", paths.run_id], {}),
+        "slurmkit logs RUN": (["logs", paths.run_id], {}),
+        "slurmkit wait RUN": (["wait", paths.run_id], {}),
+        "completion": ([], tab),
+        "slurmkit --help": (["--help"], {}),
     }
-    readers = [
-        Program(name="slurmkit status RUN", argv=_slurmkit("status", paths.run_id), environment=environment),
-        Program(name="slurmkit logs RUN", argv=_slurmkit("logs", paths.run_id), environment=environment),
-        Program(name="slurmkit wait RUN", argv=_slurmkit("wait", paths.run_id), environment=environment),
-        Program(name="completion", argv=_slurmkit(), environment={**environment, **tab}),
-        Program(name="slurmkit --help", argv=_slurmkit("--help"), environment=environment),
+    click = Program(name="import click", argv=[sys.executable, "-c", "import click"])
+    return [
+        Comparison(
+            ours=Program(name=name, argv=_slurmkit(*words), environment={**environment, **more}),
+            other=click,
+            budget=1.3,
+            runs=25,
+        )
+        for name, (words, more) in lines.items()
     ]
-    return [Comparison(ours=reader, other=click, budget=1.3, runs=25) for reader in readers]
