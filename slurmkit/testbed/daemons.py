@@ -93,7 +93,7 @@ class Daemon:
         lines = [line for file in (self.log, self.output) for line in _tail(file)]
         return SlurmError(
             "\n".join([f"{self.name} {how}; its last lines:", *(f"  | {line}" for line in lines)]),
-            where=str(self.log),
+            where=str(self.log.resolve()),
         )
 
 

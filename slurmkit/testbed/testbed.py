@@ -145,7 +145,7 @@ def load(root: Path) -> Testbed | None:
         cluster=state["cluster"],
         ports=state["ports"],
         cgroup=state["cgroup"],
-        named=state["named"],
+        named=state.get("named", False),
     )
 
 
