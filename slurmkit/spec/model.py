@@ -1,7 +1,7 @@
 """The job file's model. Section by section as the user writes it; values are checked and normalised.
 
-`resources` holds sbatch's long options with underscores, in the order of `slurmkit.spec.options.OPTIONS`, each
-value in Slurm's own form: `time` is `1:30:00`, `mem` is `65536M`, a list is joined by commas, a flag is True.
+`resources` holds sbatch's long options with underscores, in the order of `slurmkit.spec.options.OPTIONS`,
+each value in Slurm's own form: `time` is `1:30:00`, `mem` is `65536M`, a list joined by commas, a flag True.
 """
 
 from __future__ import annotations

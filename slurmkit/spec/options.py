@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Kind = Literal[
-    "text", "list", "choice", "path", "pattern", "count", "integer", "nodes", "time", "memory", "flag",
-    "signal", "array", "dependency", "gres", "gpus", "tres", "moment", "switches", "margin",
+    "text", "list", "export", "choice", "path", "pattern", "count", "integer", "nodes", "time", "memory",
+    "flag", "signal", "array", "dependency", "gres", "gpus", "tres", "moment", "switches", "margin",
 ]  # fmt: skip
 Takes = Literal["value", "optional value", "flag"]
 Version = tuple[int, int]
@@ -160,7 +160,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
            choices=("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
                     "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS")),
     _value("mail_user", "text", "Who gets the mail."),
-    _value("export", "list", "What the job sees of the submitting environment: `ALL`, `NONE`, `NIL`, names."),
+    _value("export", "export", "What the job sees of the shell's variables: `ALL`, `NONE`, `NIL` or names."),
     _value("export_file", "path", "File of NAME=value texts, each ended by a NUL byte, exported to the job."),
     _maybe("get_user_env", "text", "The user's login environment; a value only until 24.11."),
     _maybe("propagate", "list", "Limits of the submitting shell that the job gets."),

@@ -43,21 +43,21 @@ def parse_time(value: str | int | datetime.time) -> Seconds | None:
     """Seconds of a Slurm time or a human duration; None for UNLIMITED.
 
     A bare number is minutes and `a:b` is minutes and seconds, as sbatch reads them; a TOML time such as
-    04:00:00 is hours, minutes and seconds. 0 means UNLIMITED, as it does for `--time`.
+    04:00:00 is hours, minutes and seconds.
     """
     if isinstance(value, int):
-        return _bounded(value * 60, str(value)) or None
+        return _bounded(value * 60, str(value))
     if not isinstance(value, str):
         if value.microsecond:
             raise ValueError("a time limit has no fractions of a second")
-        return (value.hour * 60 + value.minute) * 60 + value.second or None
+        return (value.hour * 60 + value.minute) * 60 + value.second
     text = value.strip()
     if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return None
     slurm = _SLURM_TIME.fullmatch(text)
     if slurm is not None:
-        return _bounded(_clock_seconds(slurm["days"], slurm["clock"]), text) or None
-    return parse_duration(text, bare="minutes") or None
+        return _bounded(_clock_seconds(slurm["days"], slurm["clock"]), text)
+    return parse_duration(text, bare="minutes")
 
 
 def _clock_seconds(days: str | None, clock: str) -> int:

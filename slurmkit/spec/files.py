@@ -1,0 +1,132 @@
+"""Reading a TOML file: everything that can be wrong with a file before its keys mean anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmkit.errors import JobFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST: Final = 1 << 20
+"""A job file is a page; anything over 1 MiB is another kind of file."""
+
+_BY_ERROR: Final = {
+    FileNotFoundError: "there is no such file",
+    PermissionError: "you may not read this file",
+    NotADirectoryError: "part of the path is a file, not a directory",
+}
+_TOML_PLACE: Final = re.compile(
+    r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A file that was read: its text, for positions, and its tables."""
+
+    text: str
+    values: dict[str, Any]
+
+
+def read_toml(path: Path) -> TomlFile:
+    """Read and parse one TOML file; CRLF and a byte order mark are taken.
+
+    Raises:
+        JobFileError: the file cannot be read or is no TOML.
+    """
+    text = _decode(path, _read(path))
+    try:
+        return TomlFile(text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise JobFileError(_syntax_problems(path, text, str(error))) from None
+    except RecursionError:
+        raise JobFileError([f"{path}: tables or lists are nested too deeply to read"]) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123  opened above, so that what was checked is what is read
+            about = os.fstat(file.fileno())
+            if stat.S_ISDIR(about.st_mode):
+                raise JobFileError([f"{path}: this is a directory{_job_files_in(path)}"])
+            content = b"" if about.st_size > LARGEST else file.read(LARGEST + 1)
+            size = max(about.st_size, len(content))
+    except OSError as error:
+        what = _BY_ERROR.get(type(error), error.strerror or "cannot be read")
+        raise JobFileError([f"{path}: {what}{_beside(path, error)}"]) from None
+    except ValueError as error:
+        raise JobFileError([f"{str(path)!r}: not the name of a file: {error}"]) from None
+    if size > LARGEST:
+        raise JobFileError([f"{path}: this is no job file: it is over {LARGEST // 1024} KiB large"])
+    return content
+
+
+def _job_files_in(directory: Path) -> str:
+    try:
+        names = sorted(one.name for one in directory.glob("*.toml"))
+    except OSError:
+        names = []
+    return f"; did you mean `{directory / names[0]}`?" if len(names) == 1 else "; name the job file in it"
+
+
+def _beside(path: Path, error: OSError) -> str:
+    """The file that was likely meant, where one of a similar name stands in the same directory."""
+    import difflib
+
+    if not isinstance(error, FileNotFoundError):
+        return ""
+    try:
+        names = [one.name for one in path.parent.iterdir() if one.suffix == ".toml"]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean `{path.parent / close[0]}`?" if close else ""
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
+        byte = content[error.start]
+        raise JobFileError(
+            [f"{path}:{line}:{column}: not UTF-8: the byte 0x{byte:02x} here; save the file as UTF-8"]
+        ) from None
+
+
+def _syntax_problems(path: Path, text: str, message: str) -> list[str]:
+    """What tomllib says, with its place, and further places that are no TOML either."""
+    from slurmkit.spec.positions import Span, defects
+    from slurmkit.spec.problems import excerpt
+
+    match = _TOML_PLACE.fullmatch(message)
+    what = match["what"] if match else message
+    found = {(one.span.line): one for one in defects(text)}
+    if match and match["line"]:
+        main = Span(int(match["line"]), int(match["column"]), 1)
+    elif found:
+        first = found.pop(min(found))
+        main, what = first.span, first.what if "twice" in first.what else what
+    else:
+        lines = text.rstrip("\n").split("\n")
+        main = Span(len(lines), len(lines[-1]) + 1, 1)
+    if "\r" in text.replace("\r\n", ""):
+        what += " (a carriage return without a line feed)"
+    spans = [(main, f"not TOML: {what}")]
+    spans += [
+        (one.span, one.what) for line, one in found.items() if line != main.line and "twice" in one.what
+    ]
+    return [
+        "\n".join((f"{path}:{span.line}:{span.column}: {what}", *excerpt(text, span)))
+        for span, what in sorted(spans, key=lambda pair: pair[0].line)
+    ]
