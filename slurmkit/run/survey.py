@@ -1,0 +1,192 @@
+"""Where many runs stand, with one squeue and one sacct however many they are.
+
+What Slurm told is kept: a job found for a submit whose answer was lost is adopted, and an end is written
+down, so that nobody has to ask for it again. Nothing is ever submitted here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import AccountingOff, MissingRequirement, SlurmError
+from slurmkit.run import events, history, record
+from slurmkit.run.state import Sight, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from slurmkit.run.paths import RunPaths
+    from slurmkit.run.state import RunState
+    from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.ids import JobId
+    from slurmkit.slurm.protocol import Slurm
+    from slurmkit.slurm.records import Job
+
+MARGIN = timedelta(minutes=5)
+"""Between the clocks of this machine and of slurmctld."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """What a run directory holds on its run."""
+
+    paths: RunPaths
+    record: record.RunRecord | None
+    history: history.History
+
+    @property
+    def job_id(self) -> JobId | None:
+        """The run's job; None while there is no receipt, or one that cannot be read."""
+        from slurmkit.slurm.ids import JobId
+
+        try:
+            return JobId.parse(self.history.job_id or "")
+        except ValueError:
+            return None
+
+    @property
+    def needs_slurm(self) -> bool:
+        """Whether Slurm has something to add. Of a success it has not; of a failure it may know more."""
+        told = self.history
+        if told.job_ended or (told.not_submitted and not told.job_id):
+            return False
+        is_array = self.record is not None and self.record.array is not None
+        return is_array or told.run_ended is None or bool(told.run_ended.number("exit_code"))
+
+
+def open_dossier(paths: RunPaths) -> Dossier:
+    """Read a run directory."""
+    return Dossier(paths, record.load(paths), history.fold(events.read(paths)))
+
+
+def survey(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[RunState]:
+    """The states of runs, in their order."""
+    dossiers = [open_dossier(paths) for paths in runs]
+    asking = [dossier for dossier in dossiers if dossier.needs_slurm]
+    now = clock.now()
+    sights = _look(asking, slurm, now) if asking else {}
+    return [_judge(dossier, sights, now) for dossier in dossiers]
+
+
+def _look(asking: Sequence[Dossier], slurm: Slurm, now: datetime) -> dict[str, Sight]:
+    """What Slurm says of each run, by run id: the queue, then accounting for what that does not settle."""
+    queue = True
+    live: list[Job] = []
+    try:
+        live = _queue(asking, slurm)
+    except SlurmError:
+        queue = False
+    found = {dossier.paths.run_id: _own(dossier, live) for dossier in asking}
+    unsettled = [dossier for dossier in asking if not _is_settled(dossier, found[dossier.paths.run_id])]
+    accounting: bool | None = True
+    past: Sequence[Job] = ()
+    if unsettled:
+        try:
+            past = _accounting(unsettled, slurm, now)
+        except (AccountingOff, MissingRequirement):
+            accounting = None
+        except SlurmError:
+            accounting = False
+    for dossier in unsettled:
+        run_id = dossier.paths.run_id
+        found[run_id] = _merged(found[run_id], _own(dossier, past))
+    return {run_id: Sight(jobs=jobs, queue=queue, accounting=accounting) for run_id, jobs in found.items()}
+
+
+def _is_settled(dossier: Dossier, jobs: Sequence[Job]) -> bool:
+    """Whether accounting has nothing to add: the job goes on, or it did well and stands for the whole run."""
+    if any(not job.state.is_final for job in jobs):
+        return True
+    is_array = dossier.record is not None and dossier.record.array is not None
+    return bool(jobs) and not is_array and all(job.state.is_success for job in jobs)
+
+
+def _merged(live: Sequence[Job], past: Sequence[Job]) -> list[Job]:
+    """One record per job: accounting tells more of an end, but learns of it later."""
+    told = {job.id: job for job in past}
+    for job in live:
+        if job.id not in told or not told[job.id].state.is_final:
+            told[job.id] = job
+    return list(told.values())
+
+
+def _queue(asking: Sequence[Dossier], slurm: Slurm) -> list[Job]:
+    users = {dossier.record.user if dossier.record else None for dossier in asking}
+    if len(users) == 1 and (user := users.pop()):
+        # All of the user's jobs: the same question from every process, so that one answer serves them all.
+        return slurm.jobs(user=user)
+    return slurm.jobs([job_id for dossier in asking if (job_id := dossier.job_id)])
+
+
+def _accounting(asking: Sequence[Dossier], slurm: Slurm, now: datetime) -> list[Job]:
+    starts = [start for dossier in asking if (start := _start(dossier))]
+    since = min(starts, default=now - timedelta(days=1)) - MARGIN
+    ids = [job_id for dossier in asking if (job_id := dossier.job_id)]
+    if len(ids) == len(asking):
+        return slurm.accounting(ids, since=since)
+    users = {dossier.record.user for dossier in asking if dossier.record}
+    return slurm.accounting(since=since, user=",".join(sorted(users)))
+
+
+def _start(dossier: Dossier) -> datetime | None:
+    return dossier.record.created if dossier.record else dossier.history.submitting
+
+
+def _own(dossier: Dossier, jobs: Iterable[Job]) -> list[Job]:
+    """The jobs of this run: by its tag where that stands, else by id. Slurm uses its numbers again."""
+    tag = dossier.record.tag if dossier.record else record.TAG + dossier.paths.run_id
+    job_id = dossier.job_id
+    start = _start(dossier)
+
+    def is_own(job: Job) -> bool:
+        texts = [text for text in (job.comment, job.submit_line) if text]
+        if any(tag in text for text in texts):
+            return job_id is None or job_id.covers(job.id)
+        if job_id is None or not job_id.covers(job.id) or any(record.TAG in text for text in texts):
+            return False
+        return start is None or job.submit_time is None or job.submit_time > start - MARGIN
+
+    return [job for job in jobs if is_own(job)]
+
+
+def _judge(dossier: Dossier, sights: Mapping[str, Sight], now: datetime) -> RunState:
+    sight = sights.get(dossier.paths.run_id, Sight())
+    told = dossier.history
+    if sight.jobs and told.job_id is None:
+        job = sight.jobs[0]
+        _keep(dossier, "adopted", now, job_id=str(job.id.base), cluster=None)
+        dossier = open_dossier(dossier.paths)
+    state = judge(dossier.paths.run_id, dossier.record, dossier.history, sight, now)
+    if state.is_end and sight.jobs and state.state != "blocked" and not told.job_ended:
+        _keep_end(dossier, state, now)
+    elif state.state == "not-submitted" and told.not_submitted is None and sight.accounting:
+        _keep(dossier, "not-submitted", now, reason=state.reason)
+    return state
+
+
+def _keep_end(dossier: Dossier, state: RunState, now: datetime) -> None:
+    _keep(
+        dossier,
+        "job-ended",
+        now,
+        job_id=state.job_id,
+        run_state=state.state,
+        state=state.job_state,
+        reason=state.reason,
+        exit_code=state.exit_code,
+        started=state.started.timestamp() if state.started else None,
+        ended=state.ended.timestamp() if state.ended else None,
+        nodes=list(state.nodes),
+        tasks=dict(state.tasks),
+    )
+
+
+def _keep(dossier: Dossier, kind: str, now: datetime, **fields: object) -> None:
+    """Write an event where that can be done: to look at another user's run must not fail for want of it."""
+    try:
+        events.append(dossier.paths, kind, at=now, **fields)
+    except OSError:
+        return
