@@ -27,7 +27,7 @@ class RunRecord:
     user: str
     host: str
     directory: str
-    """Where the job starts: the directory of the submit."""
+    """Where the job starts: that of the job file, from which its relative paths count."""
     job_file: str | None = None
     template: str = "managed"
     array: str | None = None

@@ -36,7 +36,7 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a submit happens: the directory that the job starts in, the variables, the runs made so far."""
+    """Where a submit happens: the directory under which runs are made, the variables, the known runs."""
 
     directory: Path
     environ: Mapping[str, str]
@@ -90,7 +90,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         created=now,
         user=_user(),
         host=os.uname().nodename,
-        directory=str(place.directory),
+        directory=str(loaded.directory),
         job_file=str(loaded.path),
         template=template,
         array=_text(spec, "array"),
@@ -100,7 +100,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
     submission = Submission(
         script=paths.job_sbatch,
         tag=made.tag,
-        directory=place.directory,
+        directory=loaded.directory,
         arguments=rendered.arguments,
         environment={**environment, **rendered.environment},
         cluster=_text(spec, "clusters"),
