@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slurmkit.spec.gres import gpu_count, tasks
+    from slurmkit.spec.json_schema import schema
     from slurmkit.spec.loading import Loaded, load, load_resolved
     from slurmkit.spec.model import JobSpec
     from slurmkit.spec.options import OPTIONS
     from slurmkit.spec.profile import Profile, read_profile
     from slurmkit.spec.resolve import explain, resolved_toml
-    from slurmkit.spec.schema import schema
 
 __all__ = [
     "OPTIONS",
@@ -43,7 +43,7 @@ _HOMES = {
     "load_resolved": "loading",
     "read_profile": "profile",
     "resolved_toml": "resolve",
-    "schema": "schema",
+    "schema": "json_schema",
     "tasks": "gres",
 }
 

@@ -169,7 +169,7 @@ def _gpu_totals(spec: JobSpec) -> Iterator[Problem]:
     stated = (
         "ntasks" in resources or spec.launch.ntasks_per_node is not None or "ntasks_per_node" in resources
     )
-    if not per_task or not stated:
+    if not per_task or not stated or spec.launch.launcher == "torchrun":
         return
     if total and here.ntasks and per_task * here.ntasks != total:
         why = f"{per_task} for each of {here.ntasks} tasks makes {per_task * here.ntasks} GPUs, not {total}"

@@ -16,7 +16,7 @@ from slurmkit.spec.problems import KeyPath, Problem, dotted
 from slurmkit.spec.values import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 OWN: Final = ("spare_nodes",)
 """Keys of [resources] that are slurmkit's own and not sbatch's; each is a field of JobSpec."""
@@ -31,8 +31,22 @@ def convert(
     values: Mapping[str, Any], raw: Mapping[KeyPath, str] | None = None
 ) -> tuple[JobSpec | None, list[Problem]]:
     """The model of merged tables, or all problems; `raw` has the texts of `--set` values."""
+    if too_large := list(_too_large(values)):
+        return None, too_large
     conversion = _Conversion(raw or {})
     return conversion.job(values), conversion.problems
+
+
+def _too_large(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[Problem]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _too_large(value, (*path, key))
+        elif isinstance(value, list):
+            yield from _too_large({str(index): one for index, one in enumerate(value)}, (*path, key))
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield Problem(
+                (*path, key), f"{dotted((*path, key))}: the number is larger than TOML allows (64 bits)"
+            )
 
 
 def home_of_keys() -> dict[str, str]:
@@ -203,10 +217,11 @@ class _Conversion:
         if bound and not isinstance(value, str):
             text = f"{dotted(path)}: {value} is outside what it may be: {_BOUND_WORDS[bound[1]]} {bound[2]}"
             return self._note(path, text, about_of(kind))
-        forms = expected(kind)
+        forms = 'text such as "30s"' if _check_of(kind) == "duration" else expected(kind)
         if choices and isinstance(value, str):
             return self._note(path, f"{dotted(path)}: `{value}` is not known; write {forms}", about_of(kind))
-        return self._mismatch(path, forms, value, about_of(kind))
+        is_list = forms.startswith("a list of texts") and isinstance(value, str)
+        return self._mismatch(path, forms, value, f'write `["{value}"]`' if is_list else about_of(kind))
 
     def _mismatch(self, path: KeyPath, expected: str, value: object, right: str = "") -> object:
         return self._note(path, f"{dotted(path)}: expected {expected}, got {_kind_of(value)}", right)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmkit.errors import JobFileError
+from slurmkit.spec.problems import excerpt, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,29 +47,34 @@ def read_toml(path: Path) -> TomlFile:
     except tomllib.TOMLDecodeError as error:
         raise JobFileError(_syntax_problems(path, text, str(error))) from None
     except RecursionError:
-        raise JobFileError([f"{path}: tables or lists are nested too deeply to read"]) from None
+        raise _unreadable(path, "tables or lists are nested too deeply to read") from None
+    except ValueError:
+        raise _unreadable(path, "a number in it has more digits than can be read") from None
 
 
 def _read(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  opened above, so that what was checked is what is read
-            about = os.fstat(file.fileno())
-            if stat.S_ISDIR(about.st_mode):
-                raise JobFileError([f"{path}: this is a directory{_job_files_in(path)}"])
-            content = b"" if about.st_size > LARGEST else file.read(LARGEST + 1)
-            size = max(about.st_size, len(content))
+        with os.fdopen(descriptor, "rb") as file:
+            size = os.fstat(descriptor).st_size
+            content = b"" if size > LARGEST else file.read(LARGEST + 1)
+    except IsADirectoryError:
+        raise _unreadable(path, f"this is a directory{_job_file_in(path)}") from None
     except OSError as error:
         what = _BY_ERROR.get(type(error), error.strerror or "cannot be read")
-        raise JobFileError([f"{path}: {what}{_beside(path, error)}"]) from None
+        raise _unreadable(path, what + _beside(path, error)) from None
     except ValueError as error:
-        raise JobFileError([f"{str(path)!r}: not the name of a file: {error}"]) from None
-    if size > LARGEST:
-        raise JobFileError([f"{path}: this is no job file: it is over {LARGEST // 1024} KiB large"])
+        raise _unreadable(path, f"this is not the name of a file: {error}") from None
+    if max(size, len(content)) > LARGEST:
+        raise _unreadable(path, f"this is no job file: it is larger than {LARGEST // 1024} KiB")
     return content
 
 
-def _job_files_in(directory: Path) -> str:
+def _unreadable(path: Path, what: str) -> JobFileError:
+    return JobFileError([printable(f"{path}: {what}")])
+
+
+def _job_file_in(directory: Path) -> str:
     try:
         names = sorted(one.name for one in directory.glob("*.toml"))
     except OSError:
@@ -99,15 +104,13 @@ def _decode(path: Path, content: bytes) -> str:
         line = before.count(b"\n") + 1
         column = len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
         byte = content[error.start]
-        raise JobFileError(
-            [f"{path}:{line}:{column}: not UTF-8: the byte 0x{byte:02x} here; save the file as UTF-8"]
-        ) from None
+        what = f"not UTF-8: the byte 0x{byte:02x} here; save the file as UTF-8"
+        raise JobFileError([printable(f"{path}:{line}:{column}: {what}")]) from None
 
 
 def _syntax_problems(path: Path, text: str, message: str) -> list[str]:
     """What tomllib says, with its place, and further places that are no TOML either."""
     from slurmkit.spec.positions import Span, defects
-    from slurmkit.spec.problems import excerpt
 
     match = _TOML_PLACE.fullmatch(message)
     what = match["what"] if match else message
@@ -126,7 +129,8 @@ def _syntax_problems(path: Path, text: str, message: str) -> list[str]:
     spans += [
         (one.span, one.what) for line, one in found.items() if line != main.line and "twice" in one.what
     ]
+    spans.sort(key=lambda pair: pair[0].line)
     return [
-        "\n".join((f"{path}:{span.line}:{span.column}: {what}", *excerpt(text, span)))
-        for span, what in sorted(spans, key=lambda pair: pair[0].line)
+        "\n".join((printable(f"{path}:{span.line}:{span.column}: {what}"), *excerpt(text, span)))
+        for span, what in spans
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmkit.errors import JobFileError
-from slurmkit.spec.problems import KeyPath, Source
+from slurmkit.spec.problems import KeyPath, Source, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def add_override(merged: Merged, argument: str) -> None:
     path = _key_path(key.strip())
     if not equals or path is None:
         what = "is not `key.path=value`, such as `resources.nodes=4`"
-        raise JobFileError([f"--set {argument}: {what}"])
+        raise JobFileError([printable(f"--set {argument}: {what}")])
     value = _value(text.strip())
     table: dict[str, Any] = {path[-1]: value}
     for part in reversed(path[:-1]):
@@ -93,7 +93,7 @@ def _key_path(text: str) -> tuple[str, ...] | None:
         return None
     try:
         inner: object = tomllib.loads(f"{text} = 0")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return None
     path = []
     while isinstance(inner, dict):
@@ -107,6 +107,6 @@ def _key_path(text: str) -> tuple[str, ...] | None:
 def _value(text: str) -> object:
     try:
         tables = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return tables["value"] if len(tables) == 1 else text

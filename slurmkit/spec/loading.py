@@ -1,7 +1,7 @@
 """Loading a job file: layers of values, weakest first, then one check of them all.
 
 Built-in defaults < site profile < user profile < the file in `extends` < the job file < `--set`. Tables
-merge, all else is replaced as a whole. `false` takes back what a weaker layer set, where a key may be left out.
+merge, all else is replaced. `false` takes back what a weaker layer set, where a key may be left out.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def load(
     try:
         for source, values in _chain(job):
             merged.add(values, source)
+            merged.sources[()] = source
     except JobFileError as error:
         problems += error.problems
     for override in overrides:
@@ -121,16 +122,16 @@ def _chain(job: Path) -> list[tuple[Source, dict[str, Any]]]:
     following: Path | None = job
     asked_by: Source | None = None
     while following is not None:
+        try:
+            file = read_toml(following)
+        except JobFileError as error:
+            if asked_by is None or ": not TOML" in str(error):
+                raise
+            raise _wrong_extends(asked_by, f"extends: {error.problems[0]}") from None
         real = following.resolve()
         if real in seen or len(seen) == _LONGEST_CHAIN:
             loop = " -> ".join((*seen.values(), str(following)))
             raise _wrong_extends(asked_by, f"extends: the files extend each other: {loop}")
-        try:
-            file = read_toml(following)
-        except JobFileError as error:
-            if asked_by is None:
-                raise
-            raise _wrong_extends(asked_by, f"extends: {error.problems[0]}", *error.problems[1:]) from None
         seen[real] = str(following)
         asked_by = Source(str(following), file.text)
         chain.insert(0, (asked_by, {key: value for key, value in file.values.items() if key != EXTENDS}))
@@ -144,12 +145,14 @@ def _extended(path: Path, file: TomlFile, source: Source) -> Path | None:
         return None
     if not isinstance(name, str) or not name or "\0" in name:
         raise _wrong_extends(source, "extends: expected the name of one file, relative to this one")
-    return path.parent / Path(name).expanduser()
+    try:
+        return path.parent / Path(name).expanduser()
+    except RuntimeError as error:
+        raise _wrong_extends(source, f"extends: {error}") from None
 
 
-def _wrong_extends(source: Source | None, what: str, *further: str) -> JobFileError:
-    problem = Problem((EXTENDS,), what)
-    return JobFileError([describe(problem, lambda _: source or Source("")), *further])
+def _wrong_extends(source: Source | None, what: str) -> JobFileError:
+    return JobFileError([describe(Problem((EXTENDS,), what), lambda _: source or Source("extends"))])
 
 
 def _checked(merged: Merged) -> JobSpec:
@@ -180,6 +183,6 @@ def _warnings(merged: Merged) -> Iterator[str]:
             first, second = str(value).strip().split(":")
             where = place(merged.source_of(path), path, "value")
             yield (
-                f"{where}: {dotted(path)}: `{value}` is {int(first)} minutes and {int(second)} seconds to Slurm"
-                f"; write `{first}m{second}s`, or `{first}h{second}m` where hours are meant"
+                f"{where}: {dotted(path)}: `{value}` is {int(first)} minutes {int(second)} seconds to Slurm; "
+                f"write `{first}m{second}s`, or `{first}h{second}m` where hours are meant"
             )

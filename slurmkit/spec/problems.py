@@ -54,6 +54,11 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
+def printable(text: str) -> str:
+    """Text that neither breaks a line nor steers a terminal: control characters are escaped."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def place(source: Source, path: KeyPath, at: Literal["key", "value"] = "key") -> str:
     """`job.toml:7:1` for a value of a file; the label where there is no text."""
     span = span_of(source, path, at)
@@ -64,15 +69,14 @@ def describe(problem: Problem, source_of: Callable[[KeyPath], Source]) -> str:
     """The whole text of one problem."""
     source = source_of(problem.path)
     span = span_of(source, problem.path, problem.at)
-    lines = [f"{place(source, problem.path, problem.at)}: {problem.what}"]
+    lines = [printable(f"{place(source, problem.path, problem.at)}: {problem.what}")]
     if span is not None and source.text is not None and problem.path:
         lines += excerpt(source.text, span)
     if problem.also is not None:
-        lines.append(
-            f"  the other one: {dotted(problem.also)} at {place(source_of(problem.also), problem.also)}"
-        )
+        other = place(source_of(problem.also), problem.also)
+        lines.append(printable(f"  the other one: {dotted(problem.also)} at {other}"))
     if problem.right:
-        lines.append(f"  {problem.right}")
+        lines.append(printable(f"  {problem.right}"))
     return "\n".join(lines)
 
 

@@ -52,12 +52,15 @@ class ProfileFile:
     settings: Mapping[str, float | str] = field(default_factory=dict)
 
 
-def user_profile(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the user's profile is looked for."""
+def user_profile(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Where the user's profile is looked for; None without a home directory."""
     environ = os.environ if environ is None else environ
-    home = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(home) if home.startswith("/") else Path(environ.get("HOME") or "~").expanduser() / ".config"
-    return base / "slurmkit" / "config.toml"
+    base, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
+    if not base.startswith("/"):  # the XDG specification has a relative path ignored
+        if not home:
+            return None
+        base = f"{home}/.config"
+    return Path(base, "slurmkit", "config.toml")
 
 
 def read_profile(*, site: Path | None = SITE, user: Path | None = None) -> Profile:
@@ -71,7 +74,7 @@ def read_profile(*, site: Path | None = SITE, user: Path | None = None) -> Profi
 
 def read_profile_files(*, site: Path | None, user: Path | None) -> list[ProfileFile]:
     """The profiles that exist, weakest first."""
-    return [_read(path) for path in (site, user) if path is not None and path.exists()]
+    return [_read(path) for path in (site, user) if path is not None and os.path.exists(path)]  # noqa: PTH110  no error where it cannot be seen
 
 
 def combine(files: list[ProfileFile]) -> Profile:

@@ -1,4 +1,4 @@
-"""The job file as JSON Schema and as a list of keys for the reference, from the model and the table of options."""
+"""The job file as JSON Schema and as a list of keys, from the model and the table of options."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _NUMBERS: Final = frozenset(
 _FORMS: Final = {
     "flag": "true or false", "count": "whole number", "integer": "whole number", "nodes": "number or range",
     "time": "time", "memory": "size", "list": "text or list", "export": "text or list",
-    "choice": "one of a few", "pattern": "file name with fields", "path": "path", "gpus": "number, or type and number",
-    "gres": "text or list", "tres": "text or list", "moment": "date or time", "array": "indices",
-    "signal": "signal and seconds", "switches": "number and time", "margin": "percentage and time",
+    "choice": "one of a few", "pattern": "file name with fields", "path": "path",
+    "gpus": "number, or type and number", "gres": "text or list", "tres": "text or list",
+    "moment": "date or time", "array": "indices", "signal": "signal and seconds",
+    "switches": "number and time", "margin": "percentage and time",
 }  # fmt: skip
 
 
