@@ -72,9 +72,8 @@ def write_configuration(testbed: Testbed) -> None:
         if name == "slurm.conf":
             text = with_lines(text, options.config)
         # slurmdbd insists that nobody else can read its file.
-        write_atomically(
-            layout.conf.with_name(name), text.encode(), 0o600 if name == "slurmdbd.conf" else 0o644
-        )
+        mode = 0o600 if name == "slurmdbd.conf" else 0o644
+        write_atomically(layout.conf.with_name(name), text.encode(), mode)
     if not layout.munge_key.exists():
         write_atomically(layout.munge_key, secrets.token_bytes(128), 0o600)
 
@@ -98,7 +97,7 @@ def node_lines(layout: Layout, options: Options) -> list[NodeLine]:
     counts = options.gpus_by_type()
     types = [kind for kind, count in counts.items() for _ in range(count)]
     files = gpu_files(layout, names, len(types))
-    features = node_features(options)
+    features = options.features_by_node()
     sockets = 2 if options.cpus % 2 == 0 else 1
     resources = [
         f"CPUs={options.cpus} Sockets={sockets} CoresPerSocket={options.cpus // sockets} ThreadsPerCore=1",
@@ -122,31 +121,15 @@ def gpu_files(layout: Layout, nodes: tuple[str, ...], count: int) -> dict[str, l
     try:
         return make_devices(layout.base / "dev", nodes, count)
     except PermissionError:
-        borrowed = borrow_devices(count)
-        return dict.fromkeys(nodes, borrowed)
-
-
-def node_features(options: Options) -> dict[str, list[str]]:
-    """The features of each node."""
-    features: dict[str, list[str]] = {name: [] for name in options.node_names()}
-    if not options.features:
-        return features
-    from slurmkit.launch.hostlist import expand
-
-    for text in options.features:
-        feature, _, nodes = text.partition("=")
-        for name in expand(nodes) if nodes else options.node_names():
-            features.setdefault(name, []).append(feature)
-    return features
+        return dict.fromkeys(nodes, borrow_devices(count))
 
 
 def partition_lines(options: Options) -> list[str]:
     """What slurm.conf writes after `PartitionName=`; `main` is the default unless another says so."""
     given = [re.sub(r"=", " Nodes=", text, count=1) for text in options.partitions]
     names = {text.split()[0] for text in given}
-    default = (
-        "" if any(re.search(r"\bdefault=yes\b", text, re.IGNORECASE) for text in given) else " Default=YES"
-    )
+    has_default = any(re.search(r"\bdefault=yes\b", text, re.IGNORECASE) for text in given)
+    default = "" if has_default else " Default=YES"
     if DEFAULT_PARTITION in names:
         return given
     return [f"{DEFAULT_PARTITION} Nodes=ALL{default} MaxTime=INFINITE State=UP", *given]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmError
-from slurmkit.launch.files import write_atomically
 from slurmkit.testbed.ports import listens
-from slurmkit.testbed.process import Process, identify
+from slurmkit.testbed.process import identify, read_record, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from slurmkit.testbed.process import Process
 
 # The shell prints the pid that the daemon will have, then becomes the daemon: in a session of its own, with
 # no descriptor of ours.
@@ -38,11 +38,7 @@ class Daemon:
 
     def process(self) -> Process | None:
         """The process that it runs as, if it runs."""
-        try:
-            process = Process(**json.loads(self.record.read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
-        return process if process.is_alive() else None
+        return read_record(self.record)
 
     def start(self) -> None:
         """Start it unless it runs; it may not serve yet."""
@@ -61,7 +57,7 @@ class Daemon:
             raise self.failure(
                 "ended at once" if answer.stdout else f"was not started: {answer.stderr.strip()}"
             )
-        write_atomically(self.record, json.dumps(asdict(process)).encode())
+        write_record(self.record, process)
 
     def wait_until_serving(self, timeout: float) -> None:
         """Wait until it listens.

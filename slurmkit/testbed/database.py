@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmError
+from slurmkit.testbed.process import user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from slurmkit.testbed.layout import Layout
+    from slurmkit.testbed.testbed import Testbed
 
 ACCOUNT = "research"
 SCHEMA = "slurm_acct_db"
 """StorageLoc of slurmdbd.conf."""
+PATIENCE = 120.0
 
 
-def install(layout: Layout, program: str, user: str, environment: Mapping[str, str]) -> None:
+def install(testbed: Testbed) -> None:
     """Make the database's system tables, once; what an interrupted start left is made anew."""
+    layout, user = testbed.layout, user_name()
     if layout.database_complete.exists():
         return
     shutil.rmtree(layout.database, ignore_errors=True)
-    done = subprocess.run(
+    done = testbed.command(
         [
-            program,
+            "mariadb-install-db",
             f"--defaults-file={layout.conf.with_name('my.cnf')}",
             f"--datadir={layout.database}",
             f"--user={user}",
@@ -34,12 +34,7 @@ def install(layout: Layout, program: str, user: str, environment: Mapping[str, s
             "--skip-test-db",
             "--skip-name-resolve",
         ],
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
+        timeout=PATIENCE,
     )
     if done.returncode:
         raise SlurmError(f"the database could not be made:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -51,29 +46,23 @@ def install(layout: Layout, program: str, user: str, environment: Mapping[str, s
     layout.database_complete.touch()
 
 
-def make_accounts(sacctmgr: str, cluster: str, user: str, environment: Mapping[str, str]) -> None:
+def make_accounts(testbed: Testbed) -> None:
     """The cluster, the account `research` and its users, unless slurmdbd has them."""
 
     def call(*words: str) -> str:
-        done = subprocess.run(
-            [sacctmgr, "--immediate", "--quiet", *words],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
+        done = testbed.command(["sacctmgr", "--immediate", "--quiet", *words], timeout=PATIENCE)
         if done.returncode:
             raise SlurmError(f"sacctmgr {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    if cluster not in call("--noheader", "--parsable2", "list", "cluster", "format=cluster").splitlines():
-        call("add", "cluster", cluster)
+    if (
+        testbed.cluster
+        not in call("--noheader", "--parsable2", "list", "cluster", "format=cluster").splitlines()
+    ):
+        call("add", "cluster", testbed.cluster)
     rows = call("--noheader", "--parsable2", "list", "associations", "format=account,user").splitlines()
     if f"{ACCOUNT}|" not in rows:
         call("add", "account", ACCOUNT, "Description=testbed", "Organization=testbed")
-    missing = [name for name in dict.fromkeys((user, "root")) if f"{ACCOUNT}|{name}" not in rows]
+    missing = [name for name in dict.fromkeys((user_name(), "root")) if f"{ACCOUNT}|{name}" not in rows]
     if missing:
         call("add", "user", ",".join(missing), f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from slurmkit.errors import UsageError
 
 EXPERIMENTAL_MAJORS = range(240, 255)
-MINORS_PER_NODE = 64
+MINORS_PER_NODE = 1024
 BORROWED = "/dev/tty"
 
 

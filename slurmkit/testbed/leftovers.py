@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from slurmkit.testbed.process import Process
     from slurmkit.testbed.testbed import Testbed
 
-DAEMONS = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmscriptd", "slurmd"})
+DAEMONS = frozenset(
+    {"munged", "mariadb-install", "mariadbd", "slurmdbd", "slurmctld", "slurmscriptd", "slurmd"}
+)
 CLIENTS = frozenset({"srun", "salloc", "sbatch", "sattach", "sbcast", "strigger"})
 # Set by slurmstepd for what runs on a node, and not by salloc for the shell it starts.
 ON_A_NODE = "SLURMD_NODENAME="

@@ -41,4 +41,8 @@ def is_usable() -> bool:
     if not HOSTS.exists():
         return False
     probe = as_node(HOSTS, "probe", ["sh", "-c", 'test "$(uname -n)" = probe'])
-    return subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    try:
+        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,9 +148,10 @@ def _renewed(testbed: Testbed) -> Testbed:
     """The testbed with what a reboot, or another process, took from it: its short name, its ports."""
     options = testbed.options
     if testbed.layout.base != testbed.root and not testbed.layout.base.is_symlink():
-        testbed = testbed.with_base(short_base(testbed.root, options.node_names()[-1]))
+        base = short_base(testbed.root, options.node_names()[-1])
+        testbed = replace(testbed, layout=Layout(base))
     if not _ports_are_free(testbed):
-        testbed = testbed.with_ports(free_ports(options.daemons_with_port()))
+        testbed = replace(testbed, ports=free_ports(options.daemons_with_port()))
     testbed.save()
     return testbed
 

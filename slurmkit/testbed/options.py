@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import UsageError
+from slurmkit.launch.hostlist import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,7 @@ class Options:
             if not re.fullmatch(pattern, text):
                 raise UsageError(f"{text!r} is not of the form {form}")
         self.gpus_by_type()
+        self.features_by_node()
 
     def node_names(self) -> tuple[str, ...]:
         """The nodes' names, in order: n1, n2, ..."""
@@ -79,6 +81,20 @@ class Options:
                 )
             counts[found[1]] = int(found[2])
         return counts
+
+    def features_by_node(self) -> dict[str, list[str]]:
+        """The features of each node."""
+        features: dict[str, list[str]] = {name: [] for name in self.node_names()}
+        for text in self.features:
+            feature, _, nodes = text.partition("=")
+            try:
+                for name in expand(nodes) if nodes else self.node_names():
+                    features[name].append(feature)
+            except ValueError as error:
+                raise UsageError(f"feature {text!r}: {error}") from error
+            except KeyError as error:
+                raise UsageError(f"feature {text!r}: the testbed has no node {error}") from error
+        return features
 
     def as_json(self) -> dict[str, Any]:
         """A form that JSON can carry."""

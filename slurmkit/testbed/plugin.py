@@ -38,22 +38,22 @@ def make_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
     A test that has done with one takes it down itself: `slurmkit.testbed.native.down(testbed.root)`.
     """
+    from contextlib import ExitStack
+
     from slurmkit.testbed.native import down, up
+    from slurmkit.testbed.process import identify, write_record
 
     _take_down_abandoned(tmp_path_factory.getbasetemp().parent)
-    roots: list[Path] = []
+    with ExitStack() as taken_down:
 
-    def make(options: Options) -> Testbed:
-        directory = tmp_path_factory.mktemp("testbed")
-        _write_owner(directory)
-        roots.append(directory / "t")
-        return up(options, roots[-1])
+        def make(options: Options) -> Testbed:
+            directory = tmp_path_factory.mktemp("testbed")
+            if session := identify(os.getpid()):
+                write_record(directory / OWNER, session)
+            taken_down.callback(down, directory / "t")
+            return up(options, directory / "t")
 
-    try:
         yield make
-    finally:
-        for root in roots:
-            down(root)
 
 
 @pytest.fixture(scope="session")
@@ -72,25 +72,12 @@ def slurm_testbed(request: pytest.FixtureRequest, make_testbed: Callable[[Option
     return make_testbed(Options(nodes=option("--slurm-nodes"), gpus=option("--slurm-gpus")))
 
 
-def _write_owner(directory: Path) -> None:
-    import json
-    from dataclasses import asdict
-
-    from slurmkit.testbed.process import identify
-
-    process = identify(os.getpid())
-    if process:
-        (directory / OWNER).write_text(json.dumps(asdict(process)))
-
-
 def _take_down_abandoned(temporary: Path) -> None:
     """Take down the testbeds of sessions that were killed before they could."""
-    import json
-
     from slurmkit.testbed.native import down
-    from slurmkit.testbed.process import Process
+    from slurmkit.testbed.process import read_record
 
-    for file in temporary.glob(f"pytest-*/testbed*/{OWNER}"):
-        if not Process(**json.loads(file.read_bytes())).is_alive():
-            down(file.with_name("t"))
-            file.unlink()
+    for owner in temporary.glob(f"pytest-*/testbed*/{OWNER}"):
+        if read_record(owner) is None:
+            down(owner.with_name("t"))
+            owner.unlink()

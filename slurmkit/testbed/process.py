@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import select
 import signal
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from slurmkit.launch.files import write_atomically
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -77,6 +80,20 @@ class Stat:
 def user_name() -> str:
     """The user who runs this process."""
     return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def write_record(file: Path, process: Process) -> None:
+    """Write down which process something is."""
+    write_atomically(file, json.dumps(asdict(process)).encode())
+
+
+def read_record(file: Path) -> Process | None:
+    """The process that `write_record` wrote down, if it is alive."""
+    try:
+        process = Process(**json.loads(file.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return process if process.is_alive() else None
 
 
 def boot_id() -> str:

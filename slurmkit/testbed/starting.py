@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slurmkit.errors import Unreachable
 from slurmkit.testbed import cgroup, database, namespace
 from slurmkit.testbed.configuration import write_configuration
 from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.leftovers import end_strays
-from slurmkit.testbed.plan import daemon_environment
-from slurmkit.testbed.process import user_name
-from slurmkit.testbed.requirements import find_programs
 
 if TYPE_CHECKING:
     from slurmkit.testbed.testbed import Testbed
@@ -47,9 +45,7 @@ def start(testbed: Testbed) -> None:
 
 
 def _start_accounting(testbed: Testbed) -> None:
-    programs = find_programs(accounting=True)
-    environment = daemon_environment(testbed.layout)
-    database.install(testbed.layout, programs["mariadb-install-db"], user_name(), environment)
+    database.install(testbed)
     daemons = testbed.daemons()
     daemons["mariadbd"].start()
     for name in ("mariadbd", "munged"):
@@ -57,14 +53,16 @@ def _start_accounting(testbed: Testbed) -> None:
     daemons["slurmdbd"].start()
     daemons["slurmdbd"].wait_until_serving(PATIENCE)
     # A slurmctld that starts before its cluster has accounts would have to be told of them.
-    database.make_accounts(programs["sacctmgr"], testbed.cluster, user_name(), environment)
+    database.make_accounts(testbed)
 
 
 def answers(testbed: Testbed) -> bool:
     """Whether slurmctld and, with accounting, slurmdbd answer."""
-    if testbed.command(["scontrol", "ping"]).returncode:
+    questions = [["scontrol", "ping"], *([["sacct", "--noheader"]] if testbed.options.accounting else [])]
+    try:
+        return all(testbed.command(question).returncode == 0 for question in questions)
+    except Unreachable:
         return False
-    return not testbed.options.accounting or testbed.command(["sacct", "--noheader"]).returncode == 0
 
 
 def node_states(testbed: Testbed) -> dict[str, str]:

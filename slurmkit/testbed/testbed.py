@@ -6,16 +6,16 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.errors import UsageError
+from slurmkit.errors import Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
 from slurmkit.testbed.layout import STATE_FILE, Layout
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.plan import plan
-from slurmkit.testbed.requirements import find_programs
+from slurmkit.testbed.requirements import find_programs, search_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,14 +76,6 @@ class Testbed:
         """The daemons that do not run."""
         return [name for name, daemon in self.daemons().items() if not daemon.process()]
 
-    def with_base(self, base: Path) -> Testbed:
-        """The same testbed under another short name."""
-        return replace(self, layout=Layout(base))
-
-    def with_ports(self, ports: Mapping[str, int]) -> Testbed:
-        """The same testbed on other ports."""
-        return replace(self, ports=ports)
-
     def pid(self, name: str) -> int | None:
         """The daemon's pid while it runs."""
         process = self.daemon(name).process()
@@ -106,22 +98,28 @@ class Testbed:
             process.wait(SERVING)
 
     def command(self, argv: Sequence[str], *, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a command against this testbed and return what it printed."""
-        return subprocess.run(
-            list(argv),
-            env={**clean_environment(), **self.environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
+        """Run a command against this testbed and return what it printed, whatever its exit code.
+
+        Raises:
+            Unreachable: it has not ended after `timeout` seconds.
+        """
+        try:
+            return subprocess.run(
+                list(argv),
+                env={**clean_environment(), "PATH": search_path(), **self.environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Unreachable(f"{argv[0]} has not ended after {timeout:.0f} s") from error
 
     def save(self) -> None:
         """Write down what `load` reads."""
         state = {
-            "version": 1,
             "base": str(self.layout.base),
             "options": self.options.as_json(),
             "cluster": self.cluster,

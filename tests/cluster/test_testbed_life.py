@@ -140,6 +140,28 @@ def test_down_after_kill_leaves_no_trace(doomed: Testbed) -> None:
     assert_no_trace(doomed)
 
 
+def test_down_spares_shells_and_readers_and_ends_waiting_clients(doomed: Testbed) -> None:
+    environment = {**os.environ, **doomed.environment}
+    shell = ["env", "SLURM_JOB_ID=1", "sleep", "1000"]
+    reader = ["tail", "-f", str(doomed.layout.log("slurmctld"))]
+    waiting = ["srun", "--begin=now+1hour", "true"]
+    with (
+        subprocess.Popen(shell, env=environment) as spared,
+        subprocess.Popen(reader, env=environment, stdout=subprocess.DEVNULL) as also_spared,
+        subprocess.Popen(waiting, env=environment, stderr=subprocess.DEVNULL) as ended,
+    ):
+        try:
+            assert wait_for(lambda: doomed.command(["squeue", "-h"]).stdout != "", 30)
+            down(doomed.root)
+            assert spared.poll() is None
+            assert also_spared.poll() is None
+            assert ended.wait(10)
+        finally:
+            for process in (spared, also_spared, ended):
+                process.kill()
+    assert_no_trace(doomed)
+
+
 def test_down_without_any_record_leaves_no_trace(doomed: Testbed) -> None:
     start_long_job(doomed)
     for file in doomed.layout.run.glob("*.json"):

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit.testbed import cgroup, namespace
+from slurmkit.testbed.daemons import wait_for
+from slurmkit.testbed.leftovers import belonging
 from slurmkit.testbed.native import down
 from slurmkit.testbed.options import Options
 
@@ -96,3 +99,17 @@ def test_a_site_without_accounting_runs_jobs(unaccounted: Testbed) -> None:
     done = unaccounted.command(["sacct"])
     assert done.returncode != 0
     assert "accounting storage is disabled" in done.stderr
+
+
+def test_a_machine_without_cgroups_and_namespaces_will_do(
+    make_testbed: Callable[[Options], Testbed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "is_usable", lambda: False)
+    monkeypatch.setattr(namespace, "is_usable", lambda: False)
+    testbed = make_testbed(Options(nodes=2, gpus="a100:2", accounting=False))
+    visible = output(testbed, "srun", "-N2", "--gpus-per-node=1", "printenv", "CUDA_VISIBLE_DEVICES")
+    assert visible == ["0", "0"]
+    output(testbed, "sbatch", "-o", "/dev/null", "--wrap", "env -i sleep 1000 & srun sleep 1000")
+    assert wait_for(lambda: "2.0" in output(testbed, "squeue", "-hs", "-o", "%i"), 30)
+    down(testbed.root)
+    assert belonging(testbed) == set()

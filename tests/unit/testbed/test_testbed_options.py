@@ -50,6 +50,8 @@ def test_gpus_are_counted_by_type(gpus: str, counts: dict[str, int]) -> None:
         {"partitions": ("debug=n1\nPartitionName=x",)},
         {"features": ("big mem",)},
         {"features": ("bigmem=",)},
+        {"features": ("bigmem=n[1-",)},
+        {"features": ("bigmem=n9",)},
         {"topology": "torus"},
         {"topology": "tree:0"},
         {"config": ("MaxArraySize",)},
