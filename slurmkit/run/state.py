@@ -52,11 +52,18 @@ class Sight:
     """What Slurm answered about one run: `jobs` are its own, from the queue where that has them.
 
     `queue` and `accounting` say whether squeue and sacct answered; `accounting` is None where it is off.
+    `at` is when they were asked: a grace is over only where Slurm was asked after it.
     """
 
     jobs: Sequence[Job] = ()
     queue: bool = False
     accounting: bool | None = False
+    at: datetime = field(default=datetime.max.replace(tzinfo=UTC), compare=False)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing was seen because one of them did not answer."""
+        return not self.jobs and (not self.queue or self.accounting is False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +99,7 @@ class RunState:
         return self.state == "completed"
 
 
-def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight, now: datetime) -> RunState:
+def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight) -> RunState:
     """The state of a run from all that is known of it. Slurm's word goes before the events'."""
     attempt = history.attempt
     known = RunState(
@@ -108,17 +115,17 @@ def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight,
     )
     if sight.jobs:
         expected = len(TaskSet.parse(record.array)) if record and record.array else 1
-        return _from_jobs(known, history, sight, expected, now)
+        return _from_jobs(known, history, sight, expected)
     if history.job_ended:
         return _from_job_ended(known, history.job_ended)
     if history.run_ended:
         return _from_run_ended(known, history, history.run_ended)
     if history.job_id is None:
-        return _without_job(known, history, sight, now)
-    return _without_listing(known, history, sight, now)
+        return _without_job(known, history, sight)
+    return _without_listing(known, history, sight)
 
 
-def _from_jobs(known: RunState, history: History, sight: Sight, expected: int, now: datetime) -> RunState:
+def _from_jobs(known: RunState, history: History, sight: Sight, expected: int) -> RunState:
     jobs = sight.jobs
     tasks = _count(jobs)
     starts = [job.start_time for job in jobs if job.start_time and not job.state.is_pending]
@@ -134,7 +141,7 @@ def _from_jobs(known: RunState, history: History, sight: Sight, expected: int, n
         return _going(known, going)
     seen = sum(tasks.values())
     if seen < expected:
-        return _partly_seen(known, sight, f"{seen} of {expected} tasks have ended", now)
+        return _partly_seen(known, sight, f"{seen} of {expected} tasks have ended")
     worst = max(jobs, key=lambda job: job.state.severity)
     success = worst.state.is_success
     return replace(
@@ -177,9 +184,9 @@ def _going(known: RunState, going: Sequence[Job]) -> RunState:
     )
 
 
-def _partly_seen(known: RunState, sight: Sight, text: str, now: datetime) -> RunState:
+def _partly_seen(known: RunState, sight: Sight, text: str) -> RunState:
     """Tasks of an array are in no listing: they are not over for that (trap 160)."""
-    if sight.accounting is None and _age(known, now) > LISTING_GRACE:
+    if sight.accounting is None and _age(known, sight) > LISTING_GRACE:
         return replace(
             known, state="lost", exit_code=1, reason=f"{text}; accounting is off, the rest is lost"
         )
@@ -217,12 +224,12 @@ def _from_run_ended(known: RunState, history: History, event: Event) -> RunState
     )
 
 
-def _without_job(known: RunState, history: History, sight: Sight, now: datetime) -> RunState:
+def _without_job(known: RunState, history: History, sight: Sight) -> RunState:
     if history.not_submitted:
         return replace(known, state="not-submitted", reason=history.not_submitted, exit_code=1)
     if not sight.queue:
         return replace(known, reason=f"sbatch's answer was lost, and {_silent(sight)}")
-    if _age(known, now) <= SUBMIT_GRACE:
+    if _age(known, sight) <= SUBMIT_GRACE:
         return replace(
             known, reason="sbatch's answer is not there yet; Slurm lists no job of this run so far"
         )
@@ -234,12 +241,12 @@ def _without_job(known: RunState, history: History, sight: Sight, now: datetime)
     return replace(known, state="not-submitted", reason=reason, exit_code=1)
 
 
-def _without_listing(known: RunState, history: History, sight: Sight, now: datetime) -> RunState:
+def _without_listing(known: RunState, history: History, sight: Sight) -> RunState:
     """Slurm gave a job id, and now lists nothing under it: absent is not finished."""
     last_known = "running" if history.is_running else "pending"
-    if not sight.queue or sight.accounting is False:
+    if sight.is_blind:
         return replace(known, state=last_known, reason=f"last known; {_silent(sight)}")
-    if _age(known, now) <= LISTING_GRACE:
+    if _age(known, sight) <= LISTING_GRACE:
         return replace(known, state=last_known, reason="Slurm does not list the job yet")
     reason = "neither squeue nor sacct has the job any more"
     if sight.accounting is None:
@@ -251,5 +258,5 @@ def _silent(sight: Sight) -> str:
     return "accounting does not answer" if sight.queue else "Slurm does not answer"
 
 
-def _age(known: RunState, now: datetime) -> timedelta:
-    return now - known.submitted if known.submitted else timedelta.max
+def _age(known: RunState, sight: Sight) -> timedelta:
+    return sight.at - known.submitted if known.submitted else timedelta.max

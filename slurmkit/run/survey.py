@@ -62,17 +62,17 @@ def open_dossier(paths: RunPaths) -> Dossier:
     return Dossier(paths, record.load(paths), history.fold(events.read(paths)))
 
 
-def survey(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[RunState]:
+def survey(runs: Iterable[RunPaths], slurm: Slurm, clock: Clock) -> list[RunState]:
     """The states of runs, in their order."""
     dossiers = [open_dossier(paths) for paths in runs]
+    return settle(dossiers, ask(dossiers, slurm, clock.now()), clock.now())
+
+
+def ask(dossiers: Iterable[Dossier], slurm: Slurm, now: datetime) -> dict[str, Sight]:
+    """What Slurm says of the runs that need it, by run id: squeue, then sacct for what is not settled."""
     asking = [dossier for dossier in dossiers if dossier.needs_slurm]
-    now = clock.now()
-    sights = _look(asking, slurm, now) if asking else {}
-    return [_judge(dossier, sights, now) for dossier in dossiers]
-
-
-def _look(asking: Sequence[Dossier], slurm: Slurm, now: datetime) -> dict[str, Sight]:
-    """What Slurm says of each run, by run id: the queue, then accounting for what that does not settle."""
+    if not asking:
+        return {}
     queue = True
     live: list[Job] = []
     try:
@@ -93,7 +93,14 @@ def _look(asking: Sequence[Dossier], slurm: Slurm, now: datetime) -> dict[str, S
     for dossier in unsettled:
         run_id = dossier.paths.run_id
         found[run_id] = _merged(found[run_id], _own(dossier, past))
-    return {run_id: Sight(jobs=jobs, queue=queue, accounting=accounting) for run_id, jobs in found.items()}
+    return {
+        run_id: Sight(jobs=jobs, queue=queue, accounting=accounting, at=now) for run_id, jobs in found.items()
+    }
+
+
+def settle(dossiers: Iterable[Dossier], sights: Mapping[str, Sight], now: datetime) -> list[RunState]:
+    """The states that follow from what Slurm said; what is final, or was found, is written down."""
+    return [_settle(dossier, sights.get(dossier.paths.run_id, Sight()), now) for dossier in dossiers]
 
 
 def _is_settled(dossier: Dossier, jobs: Sequence[Job]) -> bool:
@@ -152,14 +159,13 @@ def _own(dossier: Dossier, jobs: Iterable[Job]) -> list[Job]:
     return [job for job in jobs if is_own(job)]
 
 
-def _judge(dossier: Dossier, sights: Mapping[str, Sight], now: datetime) -> RunState:
-    sight = sights.get(dossier.paths.run_id, Sight())
+def _settle(dossier: Dossier, sight: Sight, now: datetime) -> RunState:
     told = dossier.history
     if sight.jobs and told.job_id is None:
         job = sight.jobs[0]
         _keep(dossier, "adopted", now, job_id=str(job.id.base), cluster=None)
         dossier = open_dossier(dossier.paths)
-    state = judge(dossier.paths.run_id, dossier.record, dossier.history, sight, now)
+    state = judge(dossier.paths.run_id, dossier.record, dossier.history, sight)
     if state.is_end and sight.jobs and state.state != "blocked" and not told.job_ended:
         _keep_end(dossier, state, now)
     elif state.state == "not-submitted" and told.not_submitted is None and sight.accounting:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,8 @@ def state_of(
     after: timedelta | None = None,
 ) -> RunState:
     events = [Event(NOW, kind, fields) for kind, fields in (("submitting", {}), *told)]
-    return judge("r", record, fold(events), sight, NOW + (after if after is not None else timedelta(hours=1)))
+    at = NOW + (timedelta(hours=1) if after is None else after)
+    return judge("r", record, fold(events), replace(sight, at=at))
 
 
 def seen(*jobs: Job, accounting: bool | None = True) -> Sight:
@@ -210,7 +212,7 @@ def test_a_refusal_is_the_reason() -> None:
 
 
 def test_a_run_without_its_record_still_has_a_state() -> None:
-    found = judge("r", None, fold([Event(NOW, *SUBMITTED)]), seen(make_job()), LATER)
+    found = judge("r", None, fold([Event(NOW, *SUBMITTED)]), seen(make_job()))
     assert (found.state, found.name) == ("running", None)
 
 

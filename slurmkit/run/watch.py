@@ -1,0 +1,85 @@
+"""Waiting for runs to end: their own events are looked at every second, Slurm much more seldom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmkit.run.state import Sight
+from slurmkit.run.survey import ask, open_dossier, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from slurmkit.run.paths import RunPaths
+    from slurmkit.run.state import RunState
+    from slurmkit.run.survey import Dossier
+    from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.protocol import Slurm
+
+LOOK = 1.0
+"""Seconds between two looks at the events of the runs."""
+
+GROWTH = 1.5
+"""How much longer Slurm is left alone after each answer that changed nothing."""
+
+
+class Watch:
+    """Runs that are watched. `look` may be called at any pace; Slurm is asked at its own."""
+
+    def __init__(
+        self,
+        runs: Sequence[RunPaths],
+        slurm: Slurm,
+        clock: Clock,
+        *,
+        least: float = 2.0,
+        greatest: float = 60.0,
+    ) -> None:
+        self._runs = runs
+        self._slurm = slurm
+        self._clock = clock
+        self._least, self._greatest = least, greatest
+        self._pause = least
+        self._asked = float("-inf")
+        self._dossiers: list[Dossier] = []
+        self._sights: dict[str, Sight] = {}
+        self._blind = False
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether Slurm failed to answer on a run when it was last asked; the last known states stand."""
+        return self._blind
+
+    def look(self) -> list[RunState]:
+        """The states now. Slurm is asked where that is due, or where the events have changed."""
+        dossiers = [open_dossier(paths) for paths in self._runs]
+        waited = self._clock.monotonic() - self._asked
+        if waited >= (self._pause if dossiers == self._dossiers else self._least):
+            self._ask(dossiers)
+        self._dossiers = dossiers
+        sights = {
+            one.paths.run_id: self._sights.get(one.paths.run_id, Sight())
+            for one in dossiers
+            if one.needs_slurm
+        }
+        return settle(dossiers, sights, self._clock.now())
+
+    def _ask(self, dossiers: Sequence[Dossier]) -> None:
+        answers = ask(dossiers, self._slurm, self._clock.now())
+        self._blind = any(sight.is_blind for sight in answers.values())
+        sights = {
+            run_id: self._sights.get(run_id, sight) if sight.is_blind else sight
+            for run_id, sight in answers.items()
+        }
+        quiet = sights == self._sights
+        self._pause = min(self._pause * GROWTH, self._greatest) if quiet else self._least
+        self._asked, self._sights = self._clock.monotonic(), sights
+
+    def until_over(self) -> Iterator[list[RunState]]:
+        """The states at each look, until all runs have ended. An outage of Slurm's is no end."""
+        while True:
+            states = self.look()
+            yield states
+            if all(state.is_end for state in states):
+                return
+            self._clock.sleep(LOOK)
