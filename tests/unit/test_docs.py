@@ -23,7 +23,10 @@ def named(path: Path) -> str:
 
 def test_the_generated_reference_pages_are_current() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr == ""
 
