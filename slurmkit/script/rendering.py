@@ -1,0 +1,131 @@
+"""From a job file to the text of its script. Pure: the same job file makes the same bytes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slurmkit.errors import UsageError
+from slurmkit.script.directives import directives
+from slurmkit.script.step import program, srun_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import jinja2
+
+    from slurmkit.spec.model import JobSpec
+
+TEMPLATES: Final = ("managed", "plain")
+SECRET: Final = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE)
+"""Names of variables whose values do not belong into a script, which Slurm stores and accounting shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A script and how it is handed to sbatch."""
+
+    text: str
+    arguments: tuple[str, ...] = ()
+    """What cannot stand in a #SBATCH line."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that reach the job through sbatch's environment, not through the script."""
+    notes: tuple[str, ...] = ()
+
+
+def render(
+    spec: JobSpec,
+    *,
+    run_directory: Path,
+    run_id: str,
+    python: str = sys.executable,
+    template: str = "managed",
+    directory: Path,
+) -> Rendered:
+    """Render a job; `template` is `managed`, `plain` or the path of a user's own, which runs in a sandbox.
+
+    Relative paths of the job file count from `directory`.
+
+    Raises:
+        UsageError: the user's template cannot be read or rendered; says where.
+    """
+    secrets = {name: value for name, value in spec.environment.variables.items() if SECRET.search(name)}
+    spec = _exporting(spec, secrets)
+    options = directives(spec, log=run_directory / "logs", run_id=run_id)
+    context = {
+        "title": _one_line(f"{spec.name}, rendered by slurmkit"),
+        "spec": spec,
+        "directives": options.lines,
+        "modules": spec.environment.modules,
+        "venv": str(directory / Path(spec.environment.venv).expanduser()) if spec.environment.venv else None,
+        "conda": spec.environment.conda,
+        "variables": {n: v for n, v in spec.environment.variables.items() if n not in secrets},
+        "setup": spec.environment.setup,
+        "run_directory": str(run_directory),
+        "run_id": run_id,
+        "python": python,
+        "srun": srun_arguments(spec),
+        "program": program(spec),
+    }
+    notes = tuple(
+        f"{name} is passed through the environment, not written into the script" for name in secrets
+    )
+    text = _fill(template, context)
+    return Rendered(text=text, arguments=options.arguments, environment=secrets, notes=notes)
+
+
+def _exporting(spec: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
+    """The job with its secrets among what sbatch exports, where the job file limits that."""
+    export = spec.resources.get("export")
+    if not secrets or export is None or export == "ALL" or str(export).startswith("ALL,"):
+        return spec
+    from msgspec.structs import replace
+
+    named = [] if export in {"NONE", "NIL"} else [str(export)]
+    return replace(spec, resources={**spec.resources, "export": ",".join([*named, *secrets])})
+
+
+def _fill(template: str, context: Mapping[str, Any]) -> str:
+    from slurmkit.templating import environment, sandboxed_environment
+
+    if template in TEMPLATES:
+        return environment().get_template(f"sbatch/{template}.sh.j2").render(context)
+    path = Path(template).expanduser()
+    return _fill_users(sandboxed_environment(path.parent), path, context)
+
+
+def _fill_users(sandbox: jinja2.Environment, path: Path, context: Mapping[str, Any]) -> str:
+    """Render a user's template; what is wrong with it is an error with its file and line."""
+    import jinja2
+
+    try:
+        text = sandbox.get_template(path.name).render(context)
+    except jinja2.TemplateNotFound as error:
+        missing = path if error.name == path.name else path.parent / str(error.name)
+        raise UsageError(
+            f"there is no template {missing}", hint=f"`{'`, `'.join(TEMPLATES)}`, or the path of a file"
+        ) from error
+    except jinja2.TemplateSyntaxError as error:
+        raise UsageError(f"template: {error.message}", where=f"{path}:{error.lineno}") from error
+    except jinja2.TemplateError as error:
+        raise UsageError(f"template: {error}", where=f"{path}:{_line(error, path)}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the template cannot be read: {error}", where=str(path)) from error
+    if not text.startswith("#!"):
+        raise UsageError("the template makes no script: its first line must begin with #!", where=f"{path}:1")
+    return text.replace("\r\n", "\n").rstrip("\n") + "\n"
+
+
+def _line(error: Exception, path: Path) -> int:
+    """The line of the template in which the error arose."""
+    from traceback import extract_tb
+
+    frames = extract_tb(error.__traceback__)
+    return max((frame.lineno or 0 for frame in frames if Path(frame.filename).name == path.name), default=0)
+
+
+def _one_line(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
