@@ -42,16 +42,21 @@ class Answer:
     exit_code: int = 0
 
 
-def output(function: Callable[..., Answer]) -> Callable[..., None]:
-    """Make a click callback of a function that returns an `Answer`: prints it, exits with its code."""
+def output(function: Callable[..., Answer | int]) -> Callable[..., None]:
+    """Make a click callback of a function that returns an `Answer`: prints it, exits with its code.
+
+    A function that has printed all there was to say returns the exit code alone.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, **kwargs: Any) -> None:  # noqa: ANN401
         answer = function(*args, **kwargs)
-        print_answer(answer, as_json=as_json)
-        if answer.exit_code:
-            click.get_current_context().exit(answer.exit_code)
+        if isinstance(answer, Answer):
+            print_answer(answer, as_json=as_json)
+            answer = answer.exit_code
+        if answer:
+            click.get_current_context().exit(answer)
 
     return command
 

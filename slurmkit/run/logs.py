@@ -82,7 +82,8 @@ def batch_logs(dossier: Dossier) -> list[Path]:
     if job_id is None:
         return []
     if record is None or record.output is None:
-        pattern = f"{glob.escape(str(dossier.paths.all_logs))}/{job_id}*.out"
+        task = "_*" if record is not None and record.array is not None else ""
+        pattern = f"{glob.escape(str(dossier.paths.all_logs))}/{job_id}{task}.out"
     else:
         from slurmkit.spec.patterns import as_glob
 

@@ -62,9 +62,14 @@ class RunPaths:
         """What one rank printed."""
         return self.logs(attempt) / f"rank-{rank:05d}.out"
 
+    @property
+    def all_exits(self) -> Path:
+        """The folder of all exit records."""
+        return self.root / "exit"
+
     def exit(self, attempt: str, step: int) -> Path:
         """The folder of the exit records of one step start, counted from 0 within the attempt."""
-        return self.root / "exit" / attempt / str(step)
+        return self.all_exits / attempt / str(step)
 
     def exit_record(self, attempt: str, step: int, rank: int) -> Path:
         """How one rank ended."""

@@ -1,0 +1,77 @@
+"""`slurmkit status`: where runs stand, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmkit.cli.context import connect, find_runs, runs_argument, runs_index
+from slurmkit.cli.output import Answer, output
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from slurmkit.run.paths import RunPaths
+    from slurmkit.run.state import RunState
+
+RECENT_HOURS = 24
+COLUMNS = ("id", "state", "job_id", "submitted", "elapsed", "nodes", "reason")
+
+
+@click.command()
+@runs_argument(required=False)
+@click.option("--all", "every", is_flag=True, help="Also runs that ended more than a day ago.")
+@output
+def command(runs: tuple[str, ...], every: bool) -> Answer:
+    """Show where runs stand, and why.
+
+    Without RUN: all that go on, and those that ended within the last day. However many they are, Slurm is
+    asked once.
+    """
+    from slurmkit.run.index import all_runs
+    from slurmkit.run.survey import survey
+
+    chosen = find_runs(runs) if runs else all_runs(runs_index())
+    slurm, clock = connect()
+    now = clock.now()
+    rows = [
+        row(paths, state, now)
+        for paths, state in zip(chosen, survey(chosen, slurm, clock), strict=True)
+        if runs or every or is_recent(state, now)
+    ]
+    return Answer(
+        data=rows,
+        columns=COLUMNS,
+        empty="no run goes on or ended within the last day; `slurmkit runs` lists all"
+        if chosen
+        else "there is no run yet; `slurmkit submit job.toml` makes one",
+    )
+
+
+def is_recent(state: RunState, now: datetime) -> bool:
+    """Whether a run goes on, or ended not long ago."""
+    last = state.ended or state.started or state.submitted
+    return not state.is_end or last is None or (now - last).total_seconds() < RECENT_HOURS * 3600
+
+
+def row(paths: RunPaths, state: RunState, now: datetime) -> dict[str, Any]:
+    """One run as `--json` prints it. `elapsed` is from start to end, or to now."""
+    return {
+        "id": state.id,
+        "name": state.name,
+        "state": state.state,
+        "reason": state.reason,
+        "job_id": state.job_id,
+        "cluster": state.cluster,
+        "job_state": state.job_state,
+        "exit_code": state.exit_code,
+        "submitted": state.submitted,
+        "started": state.started,
+        "ended": state.ended,
+        "elapsed": (state.ended or now) - state.started if state.started else None,
+        "nodes": state.nodes,
+        "attempts": state.attempts,
+        "tasks": state.tasks,
+        "directory": str(paths.root),
+    }

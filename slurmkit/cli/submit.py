@@ -1,0 +1,125 @@
+"""`slurmkit submit`: from a job file to a job, once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmkit.cli.context import connect, runs_index, watch_runs
+from slurmkit.cli.output import Answer, note, output
+from slurmkit.cli.waiting import wait_for
+from slurmkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from slurmkit.run.paths import RunPaths
+    from slurmkit.run.state import RunState
+    from slurmkit.run.submit import Prepared, Receipt
+
+
+@click.command()
+@click.argument("job", metavar="JOB.toml", type=click.Path())
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: resources.time=2h."
+)
+@click.option("--template", default="managed", show_default=True, help="managed, plain, or a file.")
+@click.option("--dry-run", is_flag=True, help="Print the script and the sbatch line; touch nothing.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended; pass the job's exit code on.")
+@click.option("--follow", is_flag=True, help="Print the log of rank 0 as it grows; implies --wait.")
+@output
+def command(
+    *, job: str, overrides: tuple[str, ...], template: str, dry_run: bool, wait: bool, follow: bool
+) -> Answer | int:
+    """Submit a job file. The run id is printed on stdout, all else on stderr.
+
+    The run directory is made under `runs` here; the job starts in the directory of the job file.
+    """
+    from slurmkit.run.submit import Place, prepare, submit
+    from slurmkit.spec import load
+
+    as_json = click.get_current_context().params["as_json"]
+    if dry_run and (wait or follow):
+        raise UsageError("--dry-run submits nothing that --wait or --follow could wait for")
+    if follow and as_json:
+        raise UsageError("--follow prints the log, --json JSON: both on stdout is neither")
+    loaded = load(job, overrides)
+    slurm, clock = connect()
+    place = Place(directory=Path.cwd(), environ=os.environ, runs=runs_index(), clock=clock)
+    for warning in loaded.warnings:
+        note(f"warning: {warning}")
+    if dry_run:
+        return _dry(prepare(loaded, place, template=template))
+    receipt = submit(loaded, place, slurm=slurm, template=template)
+    if not (wait or follow):
+        return _answer(receipt)
+    (note if as_json else click.echo)(receipt.prepared.paths.run_id)
+    _say(receipt)
+    state = _until_over(receipt.prepared.paths, follow=follow)
+    exit_code = 1 if state.exit_code is None else state.exit_code
+    if not as_json:
+        return exit_code
+    from slurmkit.cli.status import row
+
+    return Answer(data=row(receipt.prepared.paths, state, clock.now()), exit_code=exit_code)
+
+
+def _answer(receipt: Receipt) -> Answer:
+    """The run id, and in JSON what belongs to it."""
+    _say(receipt)
+    prepared = receipt.prepared
+    data = {
+        "id": prepared.paths.run_id,
+        "name": prepared.record.name,
+        "job_id": str(receipt.submitted.id),
+        "cluster": receipt.submitted.cluster,
+        "directory": str(prepared.paths.root),
+        "stripped": list(prepared.stripped),
+        "notes": [*prepared.rendered.notes, *receipt.notes],
+    }
+    return Answer(data=data, text=prepared.paths.run_id)
+
+
+def _say(receipt: Receipt) -> None:
+    prepared = receipt.prepared
+    for text in (*_notes(prepared), *receipt.notes):
+        note(text)
+    note(f"submitted as job {receipt.submitted.id}")
+
+
+def _notes(prepared: Prepared) -> list[str]:
+    notes = list(prepared.rendered.notes)
+    if prepared.stripped:
+        names = ", ".join(prepared.stripped)
+        notes.append(f"not passed to the job: {names} (to pass one on: [environment] keep)")
+    return notes
+
+
+def _until_over(paths: RunPaths, *, follow: bool) -> RunState:
+    if follow:
+        from slurmkit.cli.logs import follow_run
+
+        return follow_run(paths)
+    watch, _ = watch_runs([paths])
+    return wait_for(watch, [paths])[0]
+
+
+def _dry(prepared: Prepared) -> Answer:
+    """The script on stdout; how sbatch would be called on stderr, so that the script can be redirected."""
+    from slurmkit.slurm.commands import sbatch_arguments
+
+    argv = sbatch_arguments(prepared.submission)
+    for text in _notes(prepared):
+        note(text)
+    note(f"would run in {prepared.submission.directory}:\n  {shlex.join(argv)}")
+    data = {
+        "id": prepared.paths.run_id,
+        "directory": str(prepared.paths.root),
+        "script": prepared.rendered.text,
+        "command": list(argv),
+        "stripped": list(prepared.stripped),
+        "notes": list(prepared.rendered.notes),
+    }
+    return Answer(data=data, text=prepared.rendered.text.rstrip("\n"))

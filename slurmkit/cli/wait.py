@@ -1,0 +1,33 @@
+"""`slurmkit wait`: until runs have ended."""
+
+from __future__ import annotations
+
+import click
+
+from slurmkit.cli.context import find_runs, runs_argument, watch_runs
+from slurmkit.cli.output import Answer, output
+from slurmkit.cli.waiting import wait_for
+
+COLUMNS = ("id", "state", "exit_code", "reason")
+
+
+@click.command()
+@runs_argument(required=True)
+@output
+def command(runs: tuple[str, ...]) -> Answer:
+    """Wait until all of the runs have ended. Exit code 0 if all completed, else 1.
+
+    Each change of state is said on stderr. Slurm may go away and come back meanwhile. Ctrl-C ends the
+    waiting, never a job.
+    """
+    from slurmkit.cli.status import row
+
+    chosen = find_runs(runs)
+    watch, clock = watch_runs(chosen)
+    states = wait_for(watch, chosen)
+    now = clock.now()
+    return Answer(
+        data=[row(paths, state, now) for paths, state in zip(chosen, states, strict=True)],
+        columns=COLUMNS,
+        exit_code=0 if all(state.is_success for state in states) else 1,
+    )

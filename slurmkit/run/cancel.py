@@ -1,0 +1,50 @@
+"""Cancelling the jobs of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import UsageError
+from slurmkit.run import events
+from slurmkit.run.survey import open_dossier, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmkit.run.paths import RunPaths
+    from slurmkit.run.state import RunState
+    from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.ids import JobId
+    from slurmkit.slurm.protocol import Slurm
+
+
+def cancel(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[tuple[RunState, bool]]:
+    """Ask Slurm to cancel the jobs of runs; each run's state before, and whether there was a job to cancel.
+
+    Raises:
+        UsageError: a run has no job so far; nothing has been cancelled.
+        SlurmError: Slurm did not do it.
+    """
+    answers = []
+    jobs: dict[RunPaths, JobId] = {}
+    for paths, state in zip(runs, survey(runs, slurm, clock), strict=True):
+        # A blocked job is an end for those who wait, and still in the queue.
+        goes_on = not state.is_end or state.state == "blocked"
+        answers.append((state, goes_on))
+        if goes_on:
+            jobs[paths] = _job_of(paths, state)
+    for paths, job_id in jobs.items():
+        events.append(paths, "cancel-requested", at=clock.now(), job_id=str(job_id))
+    if jobs:
+        slurm.cancel(list(jobs.values()))
+    return answers
+
+
+def _job_of(paths: RunPaths, state: RunState) -> JobId:
+    job_id = open_dossier(paths).job_id
+    if job_id is None:
+        raise UsageError(
+            f"run {paths.run_id} has no job so far: {state.reason}",
+            hint=f"slurmkit status {paths.run_id} until it has one, or is given up",
+        )
+    return job_id
