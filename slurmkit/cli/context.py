@@ -5,6 +5,7 @@ All of it is imported late: a completion, which runs at each press of TAB, must 
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -70,22 +71,29 @@ def find_runs(names: tuple[str, ...]) -> list[RunPaths]:
     return list(dict.fromkeys(map(find_run, names)))
 
 
-def connect() -> tuple[Slurm, Clock]:
-    """The client of Slurm as the profiles have it, and the clock.
+@functools.cache
+def connect() -> Slurm:
+    """The client of Slurm as the profiles have it.
 
     Raises:
         JobFileError: a profile is wrong.
     """
-    from slurmkit.slurm.clock import SystemClock
     from slurmkit.slurm.commands import Commands
     from slurmkit.spec.profile import read_profile
 
-    clock = SystemClock()
-    return Commands(clusters=read_profile().clusters, clock=clock), clock
+    return Commands(clusters=read_profile().clusters, clock=system_clock())
 
 
-def watch_runs(runs: Sequence[RunPaths]) -> tuple[Watch, Clock]:
-    """A watch on runs at the pace that the profiles allow, and the clock.
+@functools.cache
+def system_clock() -> Clock:
+    """The machine's clock."""
+    from slurmkit.slurm.clock import SystemClock
+
+    return SystemClock()
+
+
+def watch_runs(runs: Sequence[RunPaths]) -> Watch:
+    """A watch on runs at the pace that the profiles allow.
 
     Raises:
         JobFileError: a profile is wrong.
@@ -93,7 +101,11 @@ def watch_runs(runs: Sequence[RunPaths]) -> tuple[Watch, Clock]:
     from slurmkit.run.watch import Watch
     from slurmkit.spec.profile import read_profile
 
-    slurm, clock = connect()
     profile = read_profile()
-    watch = Watch(runs, slurm, clock, least=profile.least_interval, greatest=profile.greatest_interval)
-    return watch, clock
+    return Watch(
+        runs,
+        connect,
+        system_clock(),
+        least=profile.least_interval,
+        greatest=profile.greatest_interval,
+    )

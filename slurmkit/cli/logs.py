@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmkit.cli.context import find_run, run_argument, watch_runs
+from slurmkit.cli.context import find_run, run_argument, system_clock, watch_runs
 from slurmkit.cli.output import note
 from slurmkit.cli.waiting import describe, leaving_jobs_alone
 from slurmkit.errors import UsageError
@@ -57,7 +57,7 @@ def follow_run(paths: RunPaths, *, rank: Rank = 0, attempt: str | None = None) -
     from slurmkit.run import logs
     from slurmkit.run.survey import open_dossier
 
-    watch, clock = watch_runs([paths])
+    watch = watch_runs([paths])
     first = logs.attempts(open_dossier(paths))[-1:] if attempt is None else [attempt]
     states: list[RunState] = []
 
@@ -75,7 +75,7 @@ def follow_run(paths: RunPaths, *, rank: Rank = 0, attempt: str | None = None) -
         return states[0].is_end
 
     with leaving_jobs_alone([paths]):
-        for line in _lines(logs.follow(choose, is_over, clock), rank):
+        for line in _lines(logs.follow(choose, is_over, system_clock()), rank):
             click.echo(line, nl=False)
     note(f"{paths.run_id}: {describe(states[0])}")
     return states[0]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,8 +28,7 @@ STATE_COLOURS = {
 """Of the column `state`, on a terminal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What a command has found out. With `columns`, `data` is a list of mappings and prints as a table."""
 
     data: Any

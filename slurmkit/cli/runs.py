@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmkit.cli.context import connect, runs_index
+from slurmkit.cli.context import connect, runs_index, system_clock
 from slurmkit.cli.output import Answer, cell, note, output
 from slurmkit.errors import UsageError
 
@@ -43,8 +43,8 @@ def command(prune: bool, older_than: str | None, yes: bool) -> Answer:
         raise UsageError("--older-than and --yes go with --prune")
     index = runs_index()
     runs = all_runs(index)
-    slurm, clock = connect()
-    states = survey(runs, slurm, clock)
+    clock = system_clock()
+    states = survey(runs, connect, clock)
     if prune:
         old = prunable(runs, states, clock.now() - _age(older_than or DEFAULT_AGE))
         return _delete(index, old, asks=not yes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmkit.cli.context import connect, find_run, run_argument
+from slurmkit.cli.context import connect, find_run, run_argument, system_clock
 from slurmkit.cli.output import Answer, cell, note, output
 from slurmkit.cli.waiting import describe
 from slurmkit.errors import SlurmError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from slurmkit.run.state import RunState
     from slurmkit.run.survey import Dossier
     from slurmkit.run.timeline import Moment
-    from slurmkit.slurm.protocol import Slurm
     from slurmkit.slurm.records import Job
 
 
@@ -34,16 +33,15 @@ def command(run: str) -> Answer:
     from slurmkit.run.timeline import timeline
 
     paths = find_run(run)
-    slurm, clock = connect()
-    now = clock.now()
-    state = survey([paths], slurm, clock)[0]
+    clock = system_clock()
+    state = survey([paths], connect, clock)[0]
     dossier = open_dossier(paths)
-    moments = timeline(read(paths), _records(dossier, slurm))
+    moments = timeline(read(paths), _records(dossier))
     attempt = dossier.history.attempt
     failure = attempt.first_failure if attempt else None
     logs = [str(path) for path in files(dossier, rank=None)]
     data: dict[str, Any] = {
-        **row(paths, state, now),
+        **row(paths, state, clock.now()),
         "job_file": dossier.record.job_file if dossier.record else None,
         "user": dossier.record.user if dossier.record else None,
         "timeline": [moment._asdict() for moment in moments],
@@ -54,12 +52,14 @@ def command(run: str) -> Answer:
     return Answer(data=data, text="\n".join(_text(data, state, moments, failure)))
 
 
-def _records(dossier: Dossier, slurm: Slurm) -> Sequence[Job]:
+def _records(dossier: Dossier) -> Sequence[Job]:
     """What accounting has of each attempt; without it, the run's own events must do."""
     if dossier.job_id is None or dossier.record is None:
         return ()
     try:
-        return slurm.accounting([dossier.job_id], since=dossier.record.created, duplicates=True, steps=False)
+        return connect().accounting(
+            [dossier.job_id], since=dossier.record.created, duplicates=True, steps=False
+        )
     except SlurmError as error:
         note(f"{error.what}: only what slurmkit itself saw is shown")
         return ()

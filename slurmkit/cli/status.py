@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmkit.cli.context import connect, find_runs, runs_argument, runs_index
+from slurmkit.cli.context import connect, find_runs, runs_argument, runs_index, system_clock
 from slurmkit.cli.output import Answer, output
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def command(runs: tuple[str, ...], every: bool) -> Answer:
     from slurmkit.run.survey import survey
 
     chosen = find_runs(runs) if runs else all_runs(runs_index())
-    slurm, clock = connect()
+    clock = system_clock()
     now = clock.now()
     rows = [
         row(paths, state, now)
-        for paths, state in zip(chosen, survey(chosen, slurm, clock), strict=True)
+        for paths, state in zip(chosen, survey(chosen, connect, clock), strict=True)
         if runs or every or is_recent(state, now)
     ]
     return Answer(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmkit.cli.context import connect, runs_index, watch_runs
+from slurmkit.cli.context import connect, runs_index, system_clock, watch_runs
 from slurmkit.cli.output import Answer, note, output
 from slurmkit.cli.waiting import wait_for
 from slurmkit.errors import UsageError
@@ -46,13 +46,13 @@ def command(
     if follow and as_json:
         raise UsageError("--follow prints the log, --json JSON: both on stdout is neither")
     loaded = load(job, overrides)
-    slurm, clock = connect()
+    clock = system_clock()
     place = Place(directory=Path.cwd(), environ=os.environ, runs=runs_index(), clock=clock)
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     if dry_run:
         return _dry(prepare(loaded, place, template=template))
-    receipt = submit(loaded, place, slurm=slurm, template=template)
+    receipt = submit(loaded, place, slurm=connect(), template=template)
     if not (wait or follow):
         return _answer(receipt)
     (note if as_json else click.echo)(receipt.prepared.paths.run_id)
@@ -102,8 +102,7 @@ def _until_over(paths: RunPaths, *, follow: bool) -> RunState:
         from slurmkit.cli.logs import follow_run
 
         return follow_run(paths)
-    watch, _ = watch_runs([paths])
-    return wait_for(watch, [paths])[0]
+    return wait_for(watch_runs([paths]), [paths])[0]
 
 
 def _dry(prepared: Prepared) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from slurmkit.cli.context import find_runs, runs_argument, watch_runs
+from slurmkit.cli.context import find_runs, runs_argument, system_clock, watch_runs
 from slurmkit.cli.output import Answer, output
 from slurmkit.cli.waiting import wait_for
 
@@ -23,9 +23,8 @@ def command(runs: tuple[str, ...]) -> Answer:
     from slurmkit.cli.status import row
 
     chosen = find_runs(runs)
-    watch, clock = watch_runs(chosen)
-    states = wait_for(watch, chosen)
-    now = clock.now()
+    states = wait_for(watch_runs(chosen), chosen)
+    now = system_clock().now()
     return Answer(
         data=[row(paths, state, now) for paths, state in zip(chosen, states, strict=True)],
         columns=COLUMNS,

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
+    from slurmkit.run.survey import Connect
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.ids import JobId
-    from slurmkit.slurm.protocol import Slurm
 
 
-def cancel(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[tuple[RunState, bool]]:
+def cancel(runs: Sequence[RunPaths], connect: Connect, clock: Clock) -> list[tuple[RunState, bool]]:
     """Ask Slurm to cancel the jobs of runs; each run's state before, and whether there was a job to cancel.
 
     Raises:
@@ -27,7 +27,7 @@ def cancel(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[tuple[R
     """
     answers = []
     jobs: dict[RunPaths, JobId] = {}
-    for paths, state in zip(runs, survey(runs, slurm, clock), strict=True):
+    for paths, state in zip(runs, survey(runs, connect, clock), strict=True):
         # A blocked job is an end for those who wait, and still in the queue.
         goes_on = not state.is_end or state.state == "blocked"
         answers.append((state, goes_on))
@@ -36,7 +36,7 @@ def cancel(runs: Sequence[RunPaths], slurm: Slurm, clock: Clock) -> list[tuple[R
     for paths, job_id in jobs.items():
         events.append(paths, "cancel-requested", at=clock.now(), job_id=str(job_id))
     if jobs:
-        slurm.cancel(list(jobs.values()))
+        connect().cancel(list(jobs.values()))
     return answers
 
 

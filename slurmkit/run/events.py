@@ -7,9 +7,8 @@ crash cut short is skipped, and so is one that is no event: a log must stay read
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.files import append_line
 
@@ -34,8 +33,7 @@ KINDS: Mapping[str, str] = {
 """Every kind of event and what it says: `append` takes no other, `show` and the manual print these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One line of the log. `fields` is everything but the time and the kind."""
 
     time: datetime

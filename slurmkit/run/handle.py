@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ class Run:
         if not isinstance(run, RunPaths):
             run = resolve(os.fspath(run), index_of(os.environ))
         self.paths = run
-        self._slurm = slurm if slurm is not None else _commands()
+        self._connect = _commands if slurm is None else lambda: slurm
         self._clock = clock if clock is not None else SystemClock()
 
     @property
@@ -49,11 +50,11 @@ class Run:
 
     def status(self) -> RunState:
         """Where the run stands now, and why."""
-        return survey([self.paths], self._slurm, self._clock)[0]
+        return survey([self.paths], self._connect, self._clock)[0]
 
     def wait(self) -> RunState:
         """Wait until the run has ended, however it ended."""
-        *_, last = Watch([self.paths], self._slurm, self._clock).until_over()
+        *_, last = Watch([self.paths], self._connect, self._clock).until_over()
         return last[0]
 
     def logs(self, *, rank: int | None = 0) -> list[Path]:
@@ -72,7 +73,7 @@ class Run:
         """
         from slurmkit.run.cancel import cancel
 
-        cancel([self.paths], self._slurm, self._clock)
+        cancel([self.paths], self._connect, self._clock)
 
     def __repr__(self) -> str:
         """The run as code."""
@@ -98,13 +99,13 @@ def submit(
     from slurmkit.spec import load
 
     loaded = load(job, overrides) if isinstance(job, str | os.PathLike) else job
-    slurm = slurm if slurm is not None else _commands()
     clock = clock if clock is not None else SystemClock()
     place = Place(directory=Path.cwd(), environ=os.environ, runs=index_of(os.environ), clock=clock)
-    receipt = submit_once(loaded, place, slurm=slurm, template=template)
+    receipt = submit_once(loaded, place, slurm=slurm or _commands(), template=template)
     return Run(receipt.prepared.paths, slurm=slurm, clock=clock)
 
 
+@functools.cache
 def _commands() -> Slurm:
     from slurmkit.slurm.commands import Commands
 

@@ -6,8 +6,7 @@ as when an admin requeues a job that had ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from slurmkit.run.events import Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One start of the run by Slurm, as its agent wrote it down."""
 
     name: str
@@ -34,8 +32,7 @@ class Attempt:
     """The rank that failed first in the last step: `rank`, `host`, `exit_code` or `signal`, `stderr_tail`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(NamedTuple):
     """The facts of a run's event log. What has not happened is None."""
 
     submitting: datetime | None = None
@@ -79,7 +76,7 @@ def fold(events: Iterable[Event]) -> History:
             # Tasks of an array interleave, so the event says which attempt it is about.
             name = event.text("attempt") or next(reversed(attempts), "")
             if name in attempts:
-                attempts[name] = replace(attempts[name], **changes)
+                attempts[name] = attempts[name]._replace(**changes)
     return History(**facts, attempts=tuple(attempts.values()))
 
 

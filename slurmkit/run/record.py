@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.files import write_atomically
 
@@ -17,8 +16,7 @@ TAG = "slurmkit:"
 """Before the run id, in the comment of every job of a run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(NamedTuple):
     """What was known when the run was made. Paths are absolute."""
 
     id: str
@@ -44,7 +42,7 @@ class RunRecord:
 
 def save(paths: RunPaths, record: RunRecord) -> None:
     """Write `run.json`."""
-    fields = asdict(record) | {"format": FORMAT, "created": record.created.timestamp()}
+    fields = record._asdict() | {"format": FORMAT, "created": record.created.timestamp()}
     write_atomically(paths.run_json, json.dumps(fields, indent=1).encode("ascii") + b"\n")
 
 
@@ -55,7 +53,7 @@ def load(paths: RunPaths) -> RunRecord | None:
     """
     try:
         fields: dict[str, Any] = json.loads(paths.run_json.read_bytes())
-        known = {name: fields[name] for name in RunRecord.__dataclass_fields__ if name in fields}
+        known = {name: fields[name] for name in RunRecord._fields if name in fields}
         known["created"] = datetime.fromtimestamp(fields["created"], UTC)
         return RunRecord(**known)
     except (OSError, ValueError, TypeError, KeyError):

@@ -6,16 +6,15 @@ down, so that nobody has to ask for it again. Nothing is ever submitted here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import AccountingOff, MissingRequirement, SlurmError
 from slurmkit.run import events, history, record
 from slurmkit.run.state import Sight, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from slurmkit.run.paths import RunPaths
@@ -25,12 +24,14 @@ if TYPE_CHECKING:
     from slurmkit.slurm.protocol import Slurm
     from slurmkit.slurm.records import Job
 
+    Connect = Callable[[], Slurm]
+    """Gives the client of Slurm. To make one costs time, and for runs that have ended nobody is asked."""
+
 MARGIN = timedelta(minutes=5)
 """Between the clocks of this machine and of slurmctld."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dossier:
+class Dossier(NamedTuple):
     """What a run directory holds on its run."""
 
     paths: RunPaths
@@ -62,17 +63,18 @@ def open_dossier(paths: RunPaths) -> Dossier:
     return Dossier(paths, record.load(paths), history.fold(events.read(paths)))
 
 
-def survey(runs: Iterable[RunPaths], slurm: Slurm, clock: Clock) -> list[RunState]:
+def survey(runs: Iterable[RunPaths], connect: Connect, clock: Clock) -> list[RunState]:
     """The states of runs, in their order."""
     dossiers = [open_dossier(paths) for paths in runs]
-    return settle(dossiers, ask(dossiers, slurm, clock.now()), clock.now())
+    return settle(dossiers, ask(dossiers, connect, clock.now()), clock.now())
 
 
-def ask(dossiers: Iterable[Dossier], slurm: Slurm, now: datetime) -> dict[str, Sight]:
+def ask(dossiers: Iterable[Dossier], connect: Connect, now: datetime) -> dict[str, Sight]:
     """What Slurm says of the runs that need it, by run id: squeue, then sacct for what is not settled."""
     asking = [dossier for dossier in dossiers if dossier.needs_slurm]
     if not asking:
         return {}
+    slurm = connect()
     queue = True
     live: list[Job] = []
     try:

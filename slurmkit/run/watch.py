@@ -8,13 +8,12 @@ from slurmkit.run.state import Sight
 from slurmkit.run.survey import ask, open_dossier, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
-    from slurmkit.run.survey import Dossier
+    from slurmkit.run.survey import Connect, Dossier
     from slurmkit.slurm.clock import Clock
-    from slurmkit.slurm.protocol import Slurm
 
 LOOK = 1.0
 """Seconds between two looks at the events of the runs."""
@@ -29,14 +28,14 @@ class Watch:
     def __init__(
         self,
         runs: Sequence[RunPaths],
-        slurm: Slurm,
+        connect: Connect,
         clock: Clock,
         *,
         least: float = 2.0,
         greatest: float = 60.0,
     ) -> None:
         self._runs = runs
-        self._slurm = slurm
+        self._connect = connect
         self._clock = clock
         self._least, self._greatest = least, greatest
         self._pause = least
@@ -65,15 +64,24 @@ class Watch:
         return settle(dossiers, sights, self._clock.now())
 
     def _ask(self, dossiers: Sequence[Dossier]) -> None:
-        answers = ask(dossiers, self._slurm, self._clock.now())
+        answers = ask(dossiers, self._connect, self._clock.now())
         self._blind = any(sight.is_blind for sight in answers.values())
         sights = {
             run_id: self._sights.get(run_id, sight) if sight.is_blind else sight
             for run_id, sight in answers.items()
         }
-        quiet = sights == self._sights
+        quiet = self._as_before(sights)
         self._pause = min(self._pause * GROWTH, self._greatest) if quiet else self._least
         self._asked, self._sights = self._clock.monotonic(), sights
+
+    def _as_before(self, sights: Mapping[str, Sight]) -> bool:
+        """Whether these answers are the last ones, but for when they came."""
+        before = {
+            run_id: sight._replace(at=sights[run_id].at)
+            for run_id, sight in self._sights.items()
+            if run_id in sights
+        }
+        return sights == before
 
     def until_over(self) -> Iterator[list[RunState]]:
         """The states at each look, until all runs have ended. An outage of Slurm's is no end."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ def state_of(
 ) -> RunState:
     events = [Event(NOW, kind, fields) for kind, fields in (("submitting", {}), *told)]
     at = NOW + (timedelta(hours=1) if after is None else after)
-    return judge("r", record, fold(events), replace(sight, at=at))
+    return judge("r", record, fold(events), sight._replace(at=at))
 
 
 def seen(*jobs: Job, accounting: bool | None = True) -> Sight:
