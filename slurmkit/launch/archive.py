@@ -1,0 +1,52 @@
+"""launch.pyz: this package as one file that any python3 from 3.8 on starts, with nothing installed."""
+
+from __future__ import annotations
+
+import io
+import marshal
+import os
+import zipfile
+from importlib.util import MAGIC_NUMBER, source_hash
+
+from slurmkit.launch.files import write_atomically
+
+MAIN = b"""import sys
+from slurmkit.launch.parent import main
+main(sys.argv[1:])
+"""
+UNCHECKED_HASH = b"\1\0\0\0"
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+def build(path: str | os.PathLike[str]) -> None:
+    """Write the archive; equal sources and an equal Python make equal bytes.
+
+    Each module is there as `.pyc` of this Python, which starts in half the time, and as `.py` for any other.
+
+    Raises:
+        OSError: `path` cannot be written.
+    """
+    buffer = io.BytesIO()
+    # Stored, not deflated: the start of a rank then needs no zlib.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, source in _modules():
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), source)
+            archive.writestr(zipfile.ZipInfo(name + "c", LONG_AGO), _compiled(name, source))
+    write_atomically(path, buffer.getvalue())
+
+
+def _modules() -> list[tuple[str, bytes]]:
+    """The names inside the archive and their sources. Of slurmkit itself there is only this package."""
+    folder = os.path.dirname(__file__)
+    modules = [("__main__.py", MAIN), ("slurmkit/__init__.py", b"")]
+    for file in sorted(os.listdir(folder)):
+        if file.endswith(".py") and file != "archive.py":
+            with open(os.path.join(folder, file), "rb") as source:
+                modules.append((f"slurmkit/launch/{file}", source.read()))
+    return modules
+
+
+def _compiled(name: str, source: bytes) -> bytes:
+    # Docstrings are for readers of the source: a rank need not load them.
+    code = compile(source, name, "exec", dont_inherit=True, optimize=2)
+    return MAGIC_NUMBER + UNCHECKED_HASH + source_hash(source) + marshal.dumps(code)

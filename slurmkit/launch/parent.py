@@ -1,0 +1,254 @@
+"""The parent of one rank: `python3 -I -S launch.pyz -- PROGRAM ARGUMENT...`.
+
+It tells the program who it is, passes signals on, copies its stderr to the rank's log and keeps the last of
+it, leaves an exit record and ends as the program ended. Its own exit codes: 127 and 126 as a shell has them,
+125 where it cannot do its work, 98 where the rendezvous port is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from slurmkit.launch import record
+from slurmkit.launch.environment import as_started, rank_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself costs a rank milliseconds
+    import signal
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any, NoReturn
+else:
+    import _signal as signal  # `signal` itself costs a rank 6 ms, for enum
+
+CANNOT_LAUNCH = 125
+PORT_TAKEN = 98
+STDERR = 2
+FULL_PIPE = 1 << 20
+"""No pipe holds more: what is left in it after the program's end is read up to here."""
+
+KEPT_FROM_THE_PROGRAM = frozenset(
+    {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGCHLD,
+        signal.SIGPIPE,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+        # A fault of the parent's own.
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGXFSZ,
+    }
+)
+
+
+class CannotStart(Exception):
+    """Nothing was started. `fields` go into the exit record."""
+
+    def __init__(self, why: str, exit_code: int, **fields: bool) -> None:
+        super().__init__(why)
+        self.fields: dict[str, Any] = {**fields, "exit_code": exit_code}
+
+
+def main(argv: list[str]) -> NoReturn:
+    """Run the program after `--` as this task's rank, and end as it does."""
+    started = time.time()
+    environ = as_started(os.environ)
+    stderr = bytearray()
+    try:
+        fields = run(argv, environ, stderr)
+    except CannotStart as error:
+        fields = error.fields
+        _say(str(error), stderr)
+    fields = {**fields, "started": started, "ended": time.time()}
+    try:
+        record.write(environ, fields, bytes(stderr))
+    except OSError as error:
+        _say(f"no exit record: {error}", stderr)
+    _end(fields)
+
+
+def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str, Any]:
+    """Start the program and attend to it until it has ended; `stderr` gathers the last that it wrote there.
+
+    Raises:
+        CannotStart: it was not started.
+    """
+    command = argv[argv.index("--") + 1 :] if "--" in argv else []
+    if not command:
+        raise CannotStart("usage: launch.pyz -- PROGRAM [ARGUMENT...]", CANNOT_LAUNCH)
+    try:
+        variables, said = rank_environment(environ)
+    except ValueError as error:
+        raise CannotStart(str(error), CANNOT_LAUNCH) from error
+    for line in said:
+        _say(line, stderr)
+    environ = {**environ, **variables}
+    if variables.get("RANK") == "0":
+        _check_port(variables.get("MASTER_PORT"))
+    passes_on = environ.get("SLURMKIT_SIGNALS") != "all"
+    # Blocked until there is somebody to pass them on to: none is lost, none ends the parent.
+    passed = signal.valid_signals() - KEPT_FROM_THE_PROGRAM
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, passed | {signal.SIGCHLD})
+    source, end = os.pipe()
+    child = _start(command, environ, end, mask, own_group=passes_on)
+    os.close(end)
+    received: list[int] = []
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if passes_on:
+            _pass_on(child, number)
+
+    wakeup = _handle(passed, receive, mask)
+    status = _attend(child, source, wakeup, stderr)
+    fields: dict[str, Any] = {"pid": child}
+    if os.WIFSIGNALED(status):
+        fields["signal"] = os.WTERMSIG(status)
+    else:
+        fields["exit_code"] = os.WEXITSTATUS(status)
+    if received:
+        fields["received"] = received
+    return fields
+
+
+def _check_port(text: str | None) -> None:
+    """On rank 0's host, where the program is about to listen: only here can the port be tried."""
+    if not text or not text.isdigit():
+        return
+    from slurmkit.launch.port import is_free
+
+    if not is_free(int(text)):
+        raise CannotStart(
+            f"port {text} of this host is taken by another program", PORT_TAKEN, port_taken=True
+        )
+
+
+def _start(
+    command: list[str], environ: dict[str, str], stderr: int, mask: Iterable[int], *, own_group: bool
+) -> int:
+    """Start the program with `stderr` as its own; its other files, its limits and its CPUs are the task's."""
+    # A group of its own: `kill 0` in the program does not reach the parent, which is to tell of its end.
+    group: dict[str, Any] = {"setpgroup": 0} if own_group else {}
+    try:
+        return os.posix_spawnp(
+            command[0],
+            command,
+            environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, stderr, STDERR)],
+            setsigmask=mask,
+            # Python ignores these two; the program is to find them as it would without a parent.
+            setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+            **group,
+        )
+    except OSError as error:
+        raise CannotStart(*_why_not(command[0], error)) from error
+
+
+def _why_not(program: str, error: OSError) -> tuple[str, int]:
+    """Why the program does not start, and the exit code that a shell would end with."""
+    if isinstance(error, FileNotFoundError):
+        if "/" not in program:
+            return f"{program!r} is not on the PATH of the job (modules, venv, conda?)", 127
+        if os.path.lexists(program):
+            return f"{program!r} cannot start: the interpreter of its first line is not on this node", 127
+        return f"{program!r} does not exist on this node", 127
+    if isinstance(error, PermissionError):
+        return f"{program!r} is not executable (chmod +x, or name its interpreter in the command)", 126
+    return f"{program!r} cannot start: {error.strerror}", 126
+
+
+def _handle(
+    passed: Iterable[int], receive: Callable[[int, FrameType | None], None], mask: Iterable[int]
+) -> int:
+    """Let signals come, now that the program runs; returns what becomes readable at each of them."""
+    wakeup, alarm = os.pipe()
+    os.set_blocking(wakeup, False)
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in passed:
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored from the start: the program ignores it too
+            signal.signal(number, receive)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return wakeup
+
+
+def _attend(child: int, source: int, wakeup: int, kept: bytearray) -> int:
+    """Copy stderr until the program has ended; its wait status."""
+    ready = select.poll()
+    ready.register(source, select.POLLIN)
+    ready.register(wakeup, select.POLLIN)
+    while True:
+        for descriptor, _ in ready.poll():
+            if descriptor == source:
+                data = os.read(source, 65536)
+                if not data:
+                    ready.unregister(source)
+                _copy(data, kept)
+                continue
+            os.read(wakeup, 4096)
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                _drain(source, kept)
+                return status
+
+
+def _drain(source: int, kept: bytearray) -> None:
+    """Copy what the program left in the pipe, without waiting for others that still hold it open."""
+    os.set_blocking(source, False)
+    left = FULL_PIPE
+    while left > 0:
+        try:
+            data = os.read(source, 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            return
+        _copy(data, kept)
+        left -= len(data)
+
+
+def _copy(data: bytes, kept: bytearray) -> None:
+    kept += data
+    del kept[: -record.KEPT_BYTES]
+    while data:
+        try:
+            data = data[os.write(STDERR, data) :]
+        except BlockingIOError:
+            select.select([], [STDERR], [])
+        except OSError:  # the log is full or gone: the program goes on, and the record still tells
+            return
+
+
+def _say(text: str, kept: bytearray) -> None:
+    _copy(f"slurmkit: {text}\n".encode("utf-8", "surrogateescape"), kept)
+
+
+def _pass_on(child: int, number: int) -> None:
+    try:
+        os.kill(child, number)
+    except ProcessLookupError:  # it ended in this moment
+        return
+
+
+def _end(fields: dict[str, Any]) -> NoReturn:
+    """End as the program did, so that srun and sacct report its exit code or its signal."""
+    if "exit_code" in fields:
+        os._exit(fields["exit_code"])
+    number = fields["signal"]
+    import resource
+
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, 0)
+    )  # a core of the program tells something, this one would not
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
