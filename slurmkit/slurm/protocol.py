@@ -32,8 +32,13 @@ class Slurm(Protocol):
         """The job whose comment or submit line carries `tag`, live or in accounting."""
         ...
 
-    def jobs(self, ids: Collection[JobId] | None = None, *, user: str | None = None) -> list[Job]:
-        """Jobs that the controller still holds: pending, running, and ended ones within MinJobAge."""
+    def jobs(
+        self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
+    ) -> list[Job]:
+        """Jobs that the controller still holds: pending, running, and ended ones within MinJobAge.
+
+        An answer that this machine got for the same question up to `max_age` seconds ago will do.
+        """
         ...
 
     def accounting(
@@ -45,8 +50,11 @@ class Slurm(Protocol):
         user: str | None = None,
         duplicates: bool = False,
         steps: bool = True,
+        max_age: float = 0.0,
     ) -> list[Job]:
         """Job records of slurmdbd with their steps; with `duplicates`, one record per attempt.
+
+        `max_age` as in `jobs`; without `since`, all time where there are ids, else the last day.
 
         Raises:
             Unreachable: slurmdbd does not answer, or accounting is switched off (`reference` differs).

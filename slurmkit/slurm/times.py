@@ -60,3 +60,9 @@ def parse_minutes(text: str) -> timedelta | None:
     if text.isascii() and text.isdigit():
         return timedelta(minutes=int(text))
     return parse_duration(text)
+
+
+def parse_seconds(text: str) -> timedelta | None:
+    """A raw column of seconds, such as ElapsedRaw; empty is None."""
+    text = text.strip()
+    return timedelta(seconds=int(text)) if text.isascii() and text.isdigit() else None

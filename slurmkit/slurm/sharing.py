@@ -1,0 +1,98 @@
+"""One answer for all: what a command said is kept for a moment, for every process of this user and host.
+
+Ten terminals that wait ask Slurm once. While one process asks, the others wait for its answer at the lock.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slurmkit.slurm.process import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from slurmkit.slurm.clock import Clock
+
+IGNORED = ("--starttime=", "--endtime=")
+"""Options that differ from call to call though the question is the same."""
+
+FAILURES = 5.0
+"""Seconds for which a failure is kept: all need not run into it, and all must notice when it has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Where answers are kept: a folder of this user and host, private to the user."""
+
+    folder: str
+    clock: Clock
+
+
+def default_folder(environ: Mapping[str, str]) -> str:
+    """A folder on this machine: answers are not for other hosts, and a lock on a shared disk may be none."""
+    base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108  private by its mode
+    return os.path.join(base, f"slurmkit-{os.getuid()}", os.uname().nodename)  # noqa: PTH118
+
+
+def shared_answer(
+    shared: Shared, argv: Sequence[str], conf: str, max_age: float, ask: Callable[[], Answer]
+) -> Answer:
+    """The answer that was kept, if it is no older than `max_age` seconds, else a new one, which is kept.
+
+    `conf` tells one Slurm from another. Where nothing can be kept, every process asks for itself.
+    """
+    import fcntl
+
+    try:
+        descriptor = _open(shared.folder, argv, conf)
+    except OSError:
+        return ask()
+    with os.fdopen(descriptor, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        kept = _read(file.read(), shared.clock.now().timestamp(), max_age)
+        if kept is not None:
+            return kept
+        answer = ask()
+        file.seek(0)
+        file.truncate()
+        file.write(_written(answer, shared.clock.now().timestamp()))
+    return answer
+
+
+def _open(folder: str, argv: Sequence[str], conf: str) -> int:
+    from hashlib import sha256
+
+    question = "\0".join((conf, *(word for word in argv if not word.startswith(IGNORED))))
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    if os.stat(folder).st_uid != os.getuid():  # noqa: PTH116
+        raise PermissionError(folder)
+    name = sha256(question.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return os.open(
+        os.path.join(folder, name),  # noqa: PTH118
+        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+        0o600,
+    )
+
+
+def _written(answer: Answer, now: float) -> bytes:
+    import json
+
+    kept = {"time": now, "code": answer.code, "stdout": answer.stdout, "stderr": answer.stderr}
+    return json.dumps(kept).encode()
+
+
+def _read(data: bytes, now: float, max_age: float) -> Answer | None:
+    import json
+
+    try:
+        kept = json.loads(data)
+    except ValueError:
+        return None
+    if kept["code"] != 0:
+        max_age = min(max_age, FAILURES)
+    if not 0 <= now - kept["time"] <= max_age:
+        return None
+    return Answer(kept["code"], kept["stdout"], kept["stderr"])
