@@ -7,6 +7,7 @@ and a row begins only where a line begins with an id and the delimiter.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
         ValueError: a row has too few columns; holds the row.
     """
     starts = [found.end() for found in _START.finditer(text)]
-    for start, end in zip(starts, [*starts[1:], None], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         row = text[start:end].removesuffix("\n")
         cells = row.split(DELIMITER, len(columns) - 1)
         if len(cells) != len(columns):
