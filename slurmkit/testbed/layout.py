@@ -10,6 +10,7 @@ from pathlib import Path
 SOCKET_PATH_LIMIT = 107
 LONGEST_STEP = "4294967294.4294967294.4294967294"
 STATE_FILE = "testbed.json"
+LINKS = "/tmp"  # noqa: S108 - mkdtemp makes the folder, and TMPDIR may be the long path
 LINK_PREFIX = "slurmkit-testbed-"
 
 
@@ -99,8 +100,14 @@ def short_base(root: Path, longest_node: str) -> Path:
     )
     if plain and len(os.fsencode(socket)) <= SOCKET_PATH_LIMIT:
         return root
-    holder = Path(tempfile.mkdtemp(prefix=LINK_PREFIX, dir="/tmp"))  # TMPDIR may be the long path
+    holder = Path(tempfile.mkdtemp(prefix=LINK_PREFIX, dir=LINKS))
     holder.chmod(0o755)
     link = holder / "t"
     link.symlink_to(root)
     return link
+
+
+def links_to(root: Path) -> list[Path]:
+    """The short links that `short_base` made for `root`, whether it exists or not."""
+    links = (holder / "t" for holder in Path(LINKS).glob(f"{LINK_PREFIX}*"))
+    return [link for link in links if link.is_symlink() and link.readlink() == root]

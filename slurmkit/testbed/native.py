@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import SlurmError, UsageError
 from slurmkit.testbed import cgroup, namespace
 from slurmkit.testbed.daemons import wait_for
-from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, short_base
-from slurmkit.testbed.leftovers import end_all
+from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, links_to, short_base
+from slurmkit.testbed.leftovers import belonging, end_all
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.ports import free_ports, is_free
 from slurmkit.testbed.requirements import find_programs
@@ -61,31 +61,48 @@ def up(options: Options | None = None, root: Path | None = None) -> Testbed:
 def down(root: Path | None = None) -> bool:
     """End all processes of a testbed and remove its files; False if there was none.
 
+    Where somebody has removed the files, what they had started goes all the same.
+
     Raises:
         SlurmError: something cannot be ended or removed.
     """
     root = (root or default_root()).absolute()
     if not root.exists():
-        return False
+        return _end_forgotten(root)
     with _locked(root):
         testbed = load(root)
         if testbed is None:
             _refuse_unless_empty(root)
+            found = _end_forgotten(root)
             root.rmdir()
-            return False
-        if not end_all(testbed) or not wait_for(lambda: cgroup.remove(testbed.cluster), 10):
-            raise SlurmError("a process of the testbed cannot be ended", where=str(root))
+            return found
+        _end(testbed)
         for entry in root.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != STATE_FILE:
                 entry.unlink()
-        if testbed.layout.base != root:
-            shutil.rmtree(testbed.layout.base.parent, ignore_errors=True)
         # Last: as long as it stands, an interrupted `down` can be repeated.
         (root / STATE_FILE).unlink()
         root.rmdir()
     return True
+
+
+def _end_forgotten(root: Path) -> bool:
+    """End what a testbed started whose files somebody has removed; False if there was nothing."""
+    found = [_end(_shape(Options(), root, base)) for base in (root, *links_to(root))]
+    return any(found)
+
+
+def _end(testbed: Testbed) -> bool:
+    """End the processes, and remove what is not under the root; False if there was nothing."""
+    base, cgroups = testbed.layout.base, cgroup.directories(testbed.cluster)
+    found = bool(belonging(testbed)) or base != testbed.root or any(map(Path.exists, cgroups))
+    if not end_all(testbed) or not wait_for(lambda: cgroup.remove(testbed.cluster), 10):
+        raise SlurmError("a process of the testbed cannot be ended", where=str(testbed.root))
+    if base != testbed.root:
+        shutil.rmtree(base.parent, ignore_errors=True)
+    return found
 
 
 def root_of(name: str | Path) -> Path:
@@ -113,18 +130,22 @@ def is_up(testbed: Testbed) -> bool:
 
 def _new(options: Options, root: Path) -> Testbed:
     _refuse_unless_empty(root)
-    word = re.sub(r"[^a-z0-9]", "", root.name.lower())[:20] or "testbed"
-    testbed = Testbed(
-        root=root,
-        layout=Layout(short_base(root, options.node_names()[-1])),
-        options=options,
-        cluster=f"{word}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:6]}",
+    _end_forgotten(root)
+    testbed = replace(
+        _shape(options, root, short_base(root, options.node_names()[-1])),
         ports=free_ports(options.daemons_with_port()),
         cgroup=cgroup.is_usable(),
         named=namespace.is_usable(),
     )
     testbed.save()
     return testbed
+
+
+def _shape(options: Options, root: Path, base: Path) -> Testbed:
+    """A testbed as far as its place and its options say."""
+    word = re.sub(r"[^a-z0-9]", "", root.name.lower())[:20] or "testbed"
+    cluster = f"{word}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:6]}"
+    return Testbed(root, Layout(base), options, cluster, ports={}, cgroup=False, named=False)
 
 
 def _bring_up(testbed: Testbed) -> Testbed:

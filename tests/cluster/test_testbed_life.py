@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,6 +171,22 @@ def test_down_without_any_record_leaves_no_trace(doomed: Testbed) -> None:
     assert_no_trace(doomed)
 
 
+def test_what_somebody_removed_the_files_of_goes_all_the_same(tmp_path: Path) -> None:
+    root = tmp_path / ("x" * 60)
+    testbed = up(SMALL, root)
+    try:
+        start_long_job(testbed)
+        old = belonging(testbed)
+        shutil.rmtree(root)
+        testbed = up(SMALL, root)
+        assert not any(process.is_alive() for process in old)
+        shutil.rmtree(root)
+    finally:
+        assert down(root)
+    assert_no_trace(testbed)
+    assert not down(root)
+
+
 def test_up_after_a_reboot_spares_whoever_has_the_pids_now(doomed: Testbed) -> None:
     start_long_job(doomed)
     held = ["sbatch", "--parsable", "--hold", "--job-name=held-over", "--wrap", "true"]
@@ -241,12 +258,14 @@ def test_two_testbeds_do_not_see_each_doomed(testbed: Testbed, doomed: Testbed) 
 def test_a_daemon_that_does_not_come_up_shows_its_log(tmp_path: Path) -> None:
     root = tmp_path / "t"
     options = Options(nodes=1, config=("SelectType=select/nonsense",), accounting=False)
-    with pytest.raises(SlurmError) as caught:
-        up(options, root)
-    assert "slurmctld ended" in caught.value.what
-    assert "select/nonsense" in caught.value.what
-    assert caught.value.where == str(root / "log" / "slurmctld.log")
-    assert down(root)
+    try:
+        with pytest.raises(SlurmError) as caught:
+            up(options, root)
+        assert "slurmctld ended" in caught.value.what
+        assert "select/nonsense" in caught.value.what
+        assert caught.value.where == str(root / "log" / "slurmctld.log")
+    finally:
+        assert down(root)
     assert not root.exists()
 
 

@@ -35,7 +35,7 @@ def test_down_refuses_a_directory_that_holds_something_else(precious: Path) -> N
 
 
 def test_down_of_nothing_is_no_error(tmp_path: Path) -> None:
-    assert not down(tmp_path / "never")
+    assert not down(tmp_path / "never" / "ever")
     assert not (tmp_path / "never").exists()
 
 
