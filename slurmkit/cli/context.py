@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurmkit.run.watch import Watch
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.protocol import Slurm
+    from slurmkit.spec import Profile
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
@@ -72,16 +73,27 @@ def find_runs(names: tuple[str, ...]) -> list[RunPaths]:
 
 
 @functools.cache
-def connect() -> Slurm:
-    """The client of Slurm as the profiles have it.
+def connect(cluster: str | None = None) -> Slurm:
+    """The client of Slurm for a cluster, or for what the profiles say.
 
     Raises:
         JobFileError: a profile is wrong.
     """
     from slurmkit.slurm.commands import Commands
+
+    return Commands(clusters=cluster or profile().clusters, clock=system_clock())
+
+
+@functools.cache
+def profile() -> Profile:
+    """The settings of the site and the user.
+
+    Raises:
+        JobFileError: a profile is wrong.
+    """
     from slurmkit.spec.profile import read_profile
 
-    return Commands(clusters=read_profile().clusters, clock=system_clock())
+    return read_profile()
 
 
 @functools.cache
@@ -99,13 +111,12 @@ def watch_runs(runs: Sequence[RunPaths]) -> Watch:
         JobFileError: a profile is wrong.
     """
     from slurmkit.run.watch import Watch
-    from slurmkit.spec.profile import read_profile
 
-    profile = read_profile()
+    intervals = profile()
     return Watch(
         runs,
         connect,
         system_clock(),
-        least=profile.least_interval,
-        greatest=profile.greatest_interval,
+        least=intervals.least_interval,
+        greatest=intervals.greatest_interval,
     )

@@ -57,7 +57,7 @@ def _records(dossier: Dossier) -> Sequence[Job]:
     if dossier.job_id is None or dossier.record is None:
         return ()
     try:
-        return connect().accounting(
+        return connect(dossier.cluster).accounting(
             [dossier.job_id], since=dossier.record.created, duplicates=True, steps=False
         )
     except SlurmError as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
     from slurmkit.run.submit import Prepared, Receipt
+    from slurmkit.spec import Loaded
 
 
 @click.command()
@@ -52,7 +53,7 @@ def command(
         note(f"warning: {warning}")
     if dry_run:
         return _dry(prepare(loaded, place, template=template))
-    receipt = submit(loaded, place, slurm=connect(), template=template)
+    receipt = submit(loaded, place, slurm=connect(_clusters(loaded)), template=template)
     if not (wait or follow):
         return _answer(receipt)
     (note if as_json else click.echo)(receipt.prepared.paths.run_id)
@@ -64,6 +65,12 @@ def command(
     from slurmkit.cli.status import row
 
     return Answer(data=row(receipt.prepared.paths, state, clock.now()), exit_code=exit_code)
+
+
+def _clusters(loaded: Loaded) -> str | None:
+    """Where the job is offered, and is looked for should sbatch's answer be lost."""
+    clusters = loaded.spec.resources.get("clusters")
+    return None if clusters is None else str(clusters)
 
 
 def _answer(receipt: Receipt) -> Answer:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
-    from slurmkit.run.survey import Connect
+    from slurmkit.run.survey import Connect, Dossier
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.ids import JobId
 
@@ -26,25 +26,27 @@ def cancel(runs: Sequence[RunPaths], connect: Connect, clock: Clock) -> list[tup
         SlurmError: Slurm did not do it.
     """
     answers = []
-    jobs: dict[RunPaths, JobId] = {}
+    jobs: list[tuple[Dossier, JobId]] = []
     for paths, state in zip(runs, survey(runs, connect, clock), strict=True):
         # A blocked job is an end for those who wait, and still in the queue.
         goes_on = not state.is_end or state.state == "blocked"
         answers.append((state, goes_on))
         if goes_on:
-            jobs[paths] = _job_of(paths, state)
-    for paths, job_id in jobs.items():
-        events.append(paths, "cancel-requested", at=clock.now(), job_id=str(job_id))
-    if jobs:
-        connect().cancel(list(jobs.values()))
+            jobs.append(_job_of(paths, state))
+    by_cluster: dict[str | None, list[JobId]] = {}
+    for dossier, job_id in jobs:
+        events.append(dossier.paths, "cancel-requested", at=clock.now(), job_id=str(job_id))
+        by_cluster.setdefault(dossier.cluster, []).append(job_id)
+    for cluster, ids in by_cluster.items():
+        connect(cluster).cancel(ids)
     return answers
 
 
-def _job_of(paths: RunPaths, state: RunState) -> JobId:
-    job_id = open_dossier(paths).job_id
-    if job_id is None:
+def _job_of(paths: RunPaths, state: RunState) -> tuple[Dossier, JobId]:
+    dossier = open_dossier(paths)
+    if dossier.job_id is None:
         raise UsageError(
             f"run {paths.run_id} has no job so far: {state.reason}",
             hint=f"slurmkit status {paths.run_id} until it has one, or is given up",
         )
-    return job_id
+    return dossier, dossier.job_id

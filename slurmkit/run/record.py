@@ -30,6 +30,8 @@ class RunRecord(NamedTuple):
     template: str = "managed"
     array: str | None = None
     """As in sbatch's `--array`, e.g. `0-99%10`."""
+    clusters: str | None = None
+    """As in sbatch's `--clusters`."""
     output: str | None = None
     """The pattern of the batch log, where the job file names one."""
     version: str = ""

@@ -94,6 +94,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         job_file=str(loaded.path),
         template=template,
         array=_text(spec, "array"),
+        clusters=_text(spec, "clusters"),
         output=_text(spec, "output"),
         version=__version__,
     )
@@ -103,7 +104,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         directory=loaded.directory,
         arguments=rendered.arguments,
         environment={**environment, **rendered.environment},
-        cluster=_text(spec, "clusters"),
+        cluster=made.clusters,
     )
     return Prepared(
         paths=paths, record=made, spec=spec, rendered=rendered, submission=submission, stripped=stripped

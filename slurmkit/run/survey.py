@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from slurmkit.slurm.protocol import Slurm
     from slurmkit.slurm.records import Job
 
-    Connect = Callable[[], Slurm]
-    """Gives the client of Slurm. To make one costs time, and for runs that have ended nobody is asked."""
+    Connect = Callable[[str | None], Slurm]
+    """Gives the client of a cluster; None is the usual one. Where all runs have ended, none is made."""
 
 MARGIN = timedelta(minutes=5)
 """Between the clocks of this machine and of slurmctld."""
@@ -49,6 +49,11 @@ class Dossier(NamedTuple):
             return None
 
     @property
+    def cluster(self) -> str | None:
+        """The cluster that took the job, or else those that it was offered to; None is the usual one."""
+        return self.history.cluster or (self.record.clusters if self.record else None)
+
+    @property
     def needs_slurm(self) -> bool:
         """Whether Slurm has something to add. Of a success it has not; of a failure it may know more."""
         told = self.history
@@ -63,22 +68,34 @@ def open_dossier(paths: RunPaths) -> Dossier:
     return Dossier(paths, record.load(paths), history.fold(events.read(paths)))
 
 
-def survey(runs: Iterable[RunPaths], connect: Connect, clock: Clock) -> list[RunState]:
-    """The states of runs, in their order."""
+def survey(
+    runs: Iterable[RunPaths], connect: Connect, clock: Clock, *, max_age: float = 0.0
+) -> list[RunState]:
+    """The states of runs, in their order; answers of Slurm's up to `max_age` seconds old will do."""
     dossiers = [open_dossier(paths) for paths in runs]
-    return settle(dossiers, ask(dossiers, connect, clock.now()), clock.now())
+    return settle(dossiers, ask(dossiers, connect, clock.now(), max_age), clock.now())
 
 
-def ask(dossiers: Iterable[Dossier], connect: Connect, now: datetime) -> dict[str, Sight]:
-    """What Slurm says of the runs that need it, by run id: squeue, then sacct for what is not settled."""
-    asking = [dossier for dossier in dossiers if dossier.needs_slurm]
-    if not asking:
-        return {}
-    slurm = connect()
+def ask(
+    dossiers: Iterable[Dossier], connect: Connect, now: datetime, max_age: float = 0.0
+) -> dict[str, Sight]:
+    """What Slurm says of the runs that need it, by run id; one question for all runs of a cluster."""
+    groups: dict[str | None, list[Dossier]] = {}
+    for dossier in dossiers:
+        if dossier.needs_slurm:
+            groups.setdefault(dossier.cluster, []).append(dossier)
+    sights: dict[str, Sight] = {}
+    for cluster, group in groups.items():
+        sights |= _ask(group, connect(cluster), now, max_age)
+    return sights
+
+
+def _ask(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float) -> dict[str, Sight]:
+    """Ask squeue, then sacct for what that does not settle."""
     queue = True
     live: list[Job] = []
     try:
-        live = _queue(asking, slurm)
+        live = _queue(asking, slurm, max_age)
     except SlurmError:
         queue = False
     found = {dossier.paths.run_id: _own(dossier, live) for dossier in asking}
@@ -87,7 +104,7 @@ def ask(dossiers: Iterable[Dossier], connect: Connect, now: datetime) -> dict[st
     past: Sequence[Job] = ()
     if unsettled:
         try:
-            past = _accounting(unsettled, slurm, now)
+            past = _accounting(unsettled, slurm, now, max_age)
         except (AccountingOff, MissingRequirement):
             accounting = None
         except SlurmError:
@@ -95,8 +112,9 @@ def ask(dossiers: Iterable[Dossier], connect: Connect, now: datetime) -> dict[st
     for dossier in unsettled:
         run_id = dossier.paths.run_id
         found[run_id] = _merged(found[run_id], _own(dossier, past))
+    at = now - timedelta(seconds=max_age)
     return {
-        run_id: Sight(jobs=jobs, queue=queue, accounting=accounting, at=now) for run_id, jobs in found.items()
+        run_id: Sight(jobs=jobs, queue=queue, accounting=accounting, at=at) for run_id, jobs in found.items()
     }
 
 
@@ -122,22 +140,22 @@ def _merged(live: Sequence[Job], past: Sequence[Job]) -> list[Job]:
     return list(told.values())
 
 
-def _queue(asking: Sequence[Dossier], slurm: Slurm) -> list[Job]:
+def _queue(asking: Sequence[Dossier], slurm: Slurm, max_age: float) -> list[Job]:
     users = {dossier.record.user if dossier.record else None for dossier in asking}
     if len(users) == 1 and (user := users.pop()):
         # All of the user's jobs: the same question from every process, so that one answer serves them all.
-        return slurm.jobs(user=user)
-    return slurm.jobs([job_id for dossier in asking if (job_id := dossier.job_id)])
+        return slurm.jobs(user=user, max_age=max_age)
+    return slurm.jobs([job_id for dossier in asking if (job_id := dossier.job_id)], max_age=max_age)
 
 
-def _accounting(asking: Sequence[Dossier], slurm: Slurm, now: datetime) -> list[Job]:
+def _accounting(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float) -> list[Job]:
     starts = [start for dossier in asking if (start := _start(dossier))]
     since = min(starts, default=now - timedelta(days=1)) - MARGIN
     ids = [job_id for dossier in asking if (job_id := dossier.job_id)]
     if len(ids) == len(asking):
-        return slurm.accounting(ids, since=since)
+        return slurm.accounting(ids, since=since, max_age=max_age)
     users = {dossier.record.user for dossier in asking if dossier.record}
-    return slurm.accounting(since=since, user=",".join(sorted(users)))
+    return slurm.accounting(since=since, user=",".join(sorted(users)), max_age=max_age)
 
 
 def _start(dossier: Dossier) -> datetime | None:

@@ -22,6 +22,10 @@ GROWTH = 1.5
 """How much longer Slurm is left alone after each answer that changed nothing."""
 
 
+FRESH = 0.95
+"""The part of the interval within which another process's answer is as good as an own one."""
+
+
 class Watch:
     """Runs that are watched. `look` may be called at any pace; Slurm is asked at its own."""
 
@@ -64,7 +68,8 @@ class Watch:
         return settle(dossiers, sights, self._clock.now())
 
     def _ask(self, dossiers: Sequence[Dossier]) -> None:
-        answers = ask(dossiers, self._connect, self._clock.now())
+        # Answers that others got meanwhile will do, but not the one that this process got last time.
+        answers = ask(dossiers, self._connect, self._clock.now(), self._pause * FRESH)
         self._blind = any(sight.is_blind for sight in answers.values())
         sights = {
             run_id: self._sights.get(run_id, sight) if sight.is_blind else sight

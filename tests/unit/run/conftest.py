@@ -51,6 +51,8 @@ class FakeSlurm:
     past: list[Job] | SlurmError = field(default_factory=list)
     on_submit: Callable[[Submission], Submitted] = lambda _: Submitted(JobId(12))
     calls: list[str] = field(default_factory=list)
+    ages: list[float] = field(default_factory=list)
+    """How old an answer of the queue might have been, at each call."""
     cancelled: list[JobId] = field(default_factory=list)
 
     def submit(self, submission: Submission) -> Submitted:
@@ -61,8 +63,11 @@ class FakeSlurm:
         jobs = [*self.jobs(), *self.accounting(since=since)]
         return next((job for job in jobs if tag in (job.comment or "")), None)
 
-    def jobs(self, ids: Collection[JobId] | None = None, *, user: str | None = None) -> list[Job]:
+    def jobs(
+        self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
+    ) -> list[Job]:
         self.calls.append("jobs")
+        self.ages.append(max_age)
         return [job for job in self._chosen(self.live, ids) if user in {None, job.user}]
 
     def accounting(self, ids: Collection[JobId] | None = None, **_: object) -> list[Job]:

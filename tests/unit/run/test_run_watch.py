@@ -29,7 +29,7 @@ def test_waiting_ends_when_every_run_has(make_run: Make, slurm: FakeSlurm, clock
             slurm.past = [make_job("2", "FAILED", exit_code="2:0")]
 
     clock.on_sleep = advance
-    *_, last = Watch(runs, lambda: slurm, clock).until_over()
+    *_, last = Watch(runs, lambda _: slurm, clock).until_over()
     assert [state.state for state in last] == ["completed", "failed"]
 
 
@@ -44,14 +44,14 @@ def test_trap_158_slurm_is_asked_more_and_more_seldom_while_nothing_changes(
             events.append(paths, "run-ended", exit_code=0)
 
     clock.on_sleep = advance
-    *_, last = Watch([paths], lambda: slurm, clock).until_over()
+    *_, last = Watch([paths], lambda _: slurm, clock).until_over()
     assert last[0].state == "completed"
     assert 8 * 60 <= len(slurm.calls) <= 8 * 60 + 20
 
 
 def test_a_site_can_set_the_least_interval(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
     slurm.live = [make_job()]
-    watch = Watch([make_run()], lambda: slurm, clock, least=30)
+    watch = Watch([make_run()], lambda _: slurm, clock, least=30)
     for _ in range(30):
         watch.look()
         clock.sleep(1)
@@ -63,7 +63,7 @@ def test_the_agents_word_of_a_success_ends_the_waiting_without_slurm(
 ) -> None:
     paths = make_run()
     slurm.live = [make_job()]
-    states = Watch([paths], lambda: slurm, clock, least=1000).until_over()
+    states = Watch([paths], lambda _: slurm, clock, least=1000).until_over()
     assert next(states)[0].state == "running"
     events.append(paths, "run-ended", exit_code=0)
     assert next(states)[0].state == "completed"
@@ -74,7 +74,7 @@ def test_the_agents_word_of_a_success_ends_the_waiting_without_slurm(
 def test_an_event_makes_slurm_worth_asking_sooner(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
     paths = make_run()
     slurm.live = [make_job()]
-    watch = Watch([paths], lambda: slurm, clock, least=2, greatest=600)
+    watch = Watch([paths], lambda _: slurm, clock, least=2, greatest=600)
     for _ in range(2000):
         watch.look()
         clock.sleep(1)
@@ -98,7 +98,7 @@ def test_trap_154_an_outage_is_waited_out_in_the_last_known_state(
             slurm.live = [make_job(state="COMPLETED", exit_code="0:0")]
 
     clock.on_sleep = advance
-    watch = Watch([make_run()], lambda: slurm, clock)
+    watch = Watch([make_run()], lambda _: slurm, clock)
     seen = [(states[0].state, watch.is_blind) for states in watch.until_over()]
     assert set(seen) == {("running", False), ("running", True), ("completed", False)}
 
@@ -106,7 +106,7 @@ def test_trap_154_an_outage_is_waited_out_in_the_last_known_state(
 def test_a_submit_is_given_up_only_where_slurm_was_asked_after_the_grace(
     make_run: Make, slurm: FakeSlurm, clock: FakeClock
 ) -> None:
-    watch = Watch([make_run("mine", job_id=None)], lambda: slurm, clock, least=60, greatest=60)
+    watch = Watch([make_run("mine", job_id=None)], lambda _: slurm, clock, least=60, greatest=60)
     clock.time = NOW + SUBMIT_GRACE - timedelta(seconds=10)
     assert watch.look()[0].state == "submitting"
     clock.time = NOW + SUBMIT_GRACE + timedelta(seconds=10)
@@ -120,5 +120,22 @@ def test_runs_that_have_ended_need_no_slurm_and_no_waiting(
     make_run: Make, slurm: FakeSlurm, clock: FakeClock
 ) -> None:
     runs = [make_run(f"r-{number}", ("run-ended", {"exit_code": 0})) for number in range(3)]
-    assert len(list(Watch(runs, lambda: slurm, clock).until_over())) == 1
+    assert len(list(Watch(runs, lambda _: slurm, clock).until_over())) == 1
     assert (slurm.calls, clock.time) == ([], NOW)
+
+
+def test_answers_that_others_got_will_do_but_never_the_last_one_of_ones_own(
+    make_run: Make, slurm: FakeSlurm, clock: FakeClock
+) -> None:
+    slurm.live = [make_job()]
+    watch = Watch([make_run()], lambda _: slurm, clock, least=10, greatest=60)
+    asked: list[float] = []
+    for _ in range(300):
+        watch.look()
+        if len(slurm.ages) > len(asked):
+            asked.append(clock.monotonic())
+        clock.sleep(1)
+    gaps = [after - before for before, after in zip(asked, asked[1:], strict=False)]
+    assert len(gaps) > 3
+    for gap, age in zip(gaps, slurm.ages[1:], strict=True):
+        assert gap / 2 < age < gap
