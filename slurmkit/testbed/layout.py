@@ -79,7 +79,16 @@ class Layout:
 
     def make_directories(self, nodes: tuple[str, ...]) -> None:
         """Make all directories that the daemons expect."""
-        for name in ("etc", "run", "log", "state", "cgroup", "dev", *(f"spool/{node}" for node in nodes)):
+        for name in (
+            "etc",
+            "run",
+            "log",
+            "state",
+            "cgroup",
+            "dev",
+            "tmp",
+            *(f"spool/{node}" for node in nodes),
+        ):
             (self.base / name).mkdir(parents=True, exist_ok=True)
 
 

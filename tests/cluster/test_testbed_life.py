@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -253,6 +254,18 @@ def test_two_testbeds_do_not_see_each_doomed(testbed: Testbed, doomed: Testbed) 
     assert_no_trace(doomed)
     assert not testbed.missing()
     assert job_state(testbed, job) == "RUNNING"
+
+
+def test_testbeds_may_start_at_once_and_twice(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("a", "b", "c", "a")]
+    with ThreadPoolExecutor() as pool:
+        testbeds = list(pool.map(lambda root: up(SMALL, root), roots))
+    try:
+        assert testbeds[0] == testbeds[3]
+        assert not any(testbed.missing() for testbed in testbeds)
+    finally:
+        gone = [down(root) for root in roots]
+    assert gone == [True, True, True, False]
 
 
 def test_a_daemon_that_does_not_come_up_shows_its_log(tmp_path: Path) -> None:

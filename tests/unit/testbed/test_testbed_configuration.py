@@ -134,6 +134,12 @@ def test_secrets_are_for_the_owner_alone(write: Callable[..., Path]) -> None:
     assert stat.S_IMODE((etc / "slurmdbd.conf").stat().st_mode) == 0o600
 
 
+def test_the_database_shares_no_directory(write: Callable[..., Path], tmp_path: Path) -> None:
+    places = [line.partition("=")[2] for line in lines(write(Options()) / "my.cnf") if "=/" in line]
+    assert len(places) == 4
+    assert all(place.startswith(f"{tmp_path}/") for place in places)
+
+
 def test_writing_again_keeps_the_key(write: Callable[..., Path]) -> None:
     key = (write(Options()) / "munge.key").read_bytes()
     assert (write(Options()) / "munge.key").read_bytes() == key
