@@ -6,16 +6,17 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from shlex import quote
+from typing import TYPE_CHECKING, Final
 
 from slurmkit.errors import UsageError
 from slurmkit.script.directives import directives
+from slurmkit.script.filling import fill
+from slurmkit.script.preparation import preparation
 from slurmkit.script.step import program, srun_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import jinja2
 
     from slurmkit.spec.model import JobSpec
 
@@ -57,23 +58,18 @@ def render(
     options = directives(spec, log=run_directory / "logs", run_id=run_id)
     context = {
         "title": _one_line(f"{spec.name}, rendered by slurmkit"),
-        "spec": spec,
-        "directives": options.lines,
-        "modules": spec.environment.modules,
-        "venv": str(directory / Path(spec.environment.venv).expanduser()) if spec.environment.venv else None,
-        "conda": spec.environment.conda,
-        "variables": {n: v for n, v in spec.environment.variables.items() if n not in secrets},
-        "setup": spec.environment.setup,
-        "run_directory": str(run_directory),
-        "run_id": run_id,
-        "python": python,
-        "srun": srun_arguments(spec),
-        "program": program(spec),
+        "directives": "\n".join(f"#SBATCH {line}" for line in options.lines),
+        "environment": preparation(spec.environment, directory=directory, secrets=secrets),
+        "run_directory": quote(str(run_directory)),
+        "run_id": quote(run_id),
+        "python": quote(python),
+        "srun": " ".join(map(quote, srun_arguments(spec))),
+        "program": " ".join(map(quote, program(spec))),
     }
     notes = tuple(
         f"{name} is passed through the environment, not written into the script" for name in secrets
     )
-    text = _fill(template, context)
+    text = fill(template, context) if template in TEMPLATES else _fill_users(template, context, spec)
     return Rendered(text=text, arguments=options.arguments, environment=secrets, notes=notes)
 
 
@@ -88,21 +84,19 @@ def _exporting(spec: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
     return replace(spec, resources={**spec.resources, "export": ",".join([*named, *secrets])})
 
 
-def _fill(template: str, context: Mapping[str, Any]) -> str:
-    from slurmkit.templating import environment, sandboxed_environment
+def _fill_users(template: str, context: Mapping[str, str], spec: JobSpec) -> str:
+    """A user's own template: all of Jinja2 in its sandbox, the same names, already quoted, and `spec`.
 
-    if template in TEMPLATES:
-        return environment().get_template(f"sbatch/{template}.sh.j2").render(context)
-    path = Path(template).expanduser()
-    return _fill_users(sandboxed_environment(path.parent), path, context)
-
-
-def _fill_users(sandbox: jinja2.Environment, path: Path, context: Mapping[str, Any]) -> str:
-    """Render a user's template; what is wrong with it is an error with its file and line."""
+    What is wrong with it is an error with its file and line.
+    """
     import jinja2
 
+    from slurmkit.templating import sandboxed_environment
+
+    path = Path(template).expanduser()
+    sandbox = sandboxed_environment(path.parent)
     try:
-        text = sandbox.get_template(path.name).render(context)
+        text = sandbox.get_template(path.name).render(context, spec=spec)
     except jinja2.TemplateNotFound as error:
         missing = path if error.name == path.name else path.parent / str(error.name)
         raise UsageError(
