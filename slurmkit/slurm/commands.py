@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import AccountingOff, AnswerLost, JobUnknown, SlurmError
-from slurmkit.slurm import process, sacct, scontrol, squeue
+from slurmkit.slurm import process
 from slurmkit.slurm.clock import SystemClock
 from slurmkit.slurm.environment import for_reading
 from slurmkit.slurm.ids import JobId
-from slurmkit.slurm.records import Submitted
+from slurmkit.slurm.request import Submitted
 from slurmkit.slurm.sharing import Shared, default_folder, shared_answer
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from slurmkit.slurm.clock import Clock
-    from slurmkit.slurm.exitcode import ExitCode
     from slurmkit.slurm.process import Answer, Retry
-    from slurmkit.slurm.records import Job, Node, Partition, Submission
+    from slurmkit.slurm.records import Job, Node, Partition
+    from slurmkit.slurm.request import Submission
 
     Parsed = TypeVar("Parsed")
 
@@ -95,29 +95,17 @@ class Commands:
         self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
     ) -> list[Job]:
         """As `Slurm.jobs`: one squeue, or one for every 500 ids."""
-        jobs = [job for chunk in _chunks(ids) for job in self._squeue(chunk, user, max_age)]
-        if (
-            any(job.state.is_final and not job.state.is_success for job in jobs)
-            and self._keeps_no_accounting()
-        ):
-            # Nobody else will tell how they ended.
-            codes = self._scontrol_read("--oneliner", "show", "job", parse=scontrol.parse_exit_codes)
-            jobs = [job for chunk in _chunks(ids) for job in self._squeue(chunk, user, 60.0, codes)]
-        return jobs
+        return [job for chunk in _chunks(ids) for job in self._squeue(chunk, user, max_age)]
 
-    def _squeue(
-        self,
-        ids: Collection[JobId] | None,
-        user: str | None,
-        max_age: float,
-        codes: Mapping[JobId, ExitCode] | None = None,
-    ) -> list[Job]:
+    def _squeue(self, ids: Collection[JobId] | None, user: str | None, max_age: float) -> list[Job]:
+        from slurmkit.slurm import squeue
+
         argv = ["squeue", *self._clusters, *squeue.arguments(ids=ids, user=user)]
         try:
             text = self._read(argv, max_age=max_age)
         except JobUnknown:
             return []  # said of a single id only; of several, squeue lists those that it knows
-        return _parsed("squeue", lambda: squeue.parse(text, codes))
+        return _parsed("squeue", lambda: squeue.parse(text))
 
     def accounting(
         self,
@@ -131,6 +119,8 @@ class Commands:
         max_age: float = 0.0,
     ) -> list[Job]:
         """As `Slurm.accounting`: one sacct at a time, never without a start."""
+        from slurmkit.slurm import sacct
+
         now = self._clock.now()
         if since is None:
             since = datetime.fromtimestamp(0, UTC) if ids is not None else now - timedelta(days=1)
@@ -154,20 +144,28 @@ class Commands:
 
     def nodes(self, names: Collection[str] | None = None) -> list[Node]:
         """As `Slurm.nodes`."""
+        from slurmkit.slurm import scontrol
+
         which = [",".join(names)] if names is not None else []
         words = ("--details", "--oneliner", "show", "node", *which)
         return self._scontrol_read(*words, parse=scontrol.parse_nodes)
 
     def partitions(self) -> list[Partition]:
         """As `Slurm.partitions`."""
+        from slurmkit.slurm import scontrol
+
         return self._scontrol_read("--oneliner", "show", "partition", parse=scontrol.parse_partitions)
 
     def config(self) -> Mapping[str, str]:
         """As `Slurm.config`; what the controller answered within the last ten minutes will do."""
+        from slurmkit.slurm import scontrol
+
         return self._scontrol_read("show", "config", parse=scontrol.parse_config, max_age=600.0)
 
     def version(self) -> tuple[int, int, int]:
         """As `Slurm.version`: that of the commands on this machine."""
+        from slurmkit.slurm import scontrol
+
         return _parsed("scontrol", lambda: scontrol.parse_version(self._read(["scontrol", "--version"])))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
@@ -204,6 +202,8 @@ class Commands:
         return self.config().get("AccountingStorageType") == "accounting_storage/none"
 
     def _sacct_fields(self) -> tuple[str, ...]:
+        from slurmkit.slurm import sacct
+
         known = self._read(["sacct", "--helpformat"], max_age=3600.0)
         return sacct.fields(known.split())
 

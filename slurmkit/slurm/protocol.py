@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from slurmkit.slurm.ids import JobId
-    from slurmkit.slurm.records import Job, Node, Partition, Submission, Submitted
+    from slurmkit.slurm.records import Job, Node, Partition
+    from slurmkit.slurm.request import Submission, Submitted
 
 
 class Slurm(Protocol):

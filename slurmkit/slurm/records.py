@@ -5,13 +5,11 @@ A field that Slurm left open (`Unknown`, `None`, empty, a sentinel) is None here
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime, timedelta
-    from pathlib import Path
 
     from slurmkit.slurm.exitcode import ExitCode
     from slurmkit.slurm.ids import JobId, StepId
@@ -105,27 +103,3 @@ class Partition:
     default_time: timedelta | None = None
     max_nodes: int | None = None
     tres: Tres | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One call of sbatch: nothing of the caller's shell decides, only what stands here.
-
-    `tag` is found again in the job's comment and in its submit line; it must be unique.
-    """
-
-    script: Path
-    tag: str
-    directory: Path
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    cluster: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """Slurm's receipt: the job id, the cluster where it is not the local one, and what sbatch said aside."""
-
-    id: JobId
-    cluster: str | None = None
-    message: str = ""

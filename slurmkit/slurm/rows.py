@@ -1,33 +1,67 @@
-"""Text with a delimiter that nobody types, as squeue and sacct print it, cut into rows.
+"""The text of squeue and sacct, cut into rows by a delimiter that nobody types.
 
-Free text may hold newlines, and a hostile name even the delimiter: the last column takes what is left over,
-and a row begins only where a line begins with an id and the delimiter.
+Free text stands last and may hold newlines: a row ends at the end of a line, once all columns have been seen.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from slurmkit.slurm.ids import JobId
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-DELIMITER = "\x1f"
+DELIMITER = "\x1f\x1e"
+"""Two characters, so that a stray one in a job's name does no harm. It follows every column, the last too."""
 
-_START = re.compile(rf"(?:\A|\n)(?=\d+(?:_\d+|_\[[^\]\n]*\]|\+\d+)?(?:\.\w+)?{DELIMITER})", re.ASCII)
+_START = re.compile(rf"\d+[^\s{DELIMITER}]*{DELIMITER}", re.ASCII)
 
 
 def rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """The rows of an answer whose first column is a job or step id, as column to text.
 
+    Other lines between the rows, as a site's wrapper may print them, are passed over.
+
     Raises:
-        ValueError: a row has too few columns; holds the row.
+        ValueError: the last row has too few columns; holds the row.
     """
-    starts = [found.end() for found in _START.finditer(text)]
-    for start, end in pairwise([*starts, len(text)]):
-        row = text[start:end].removesuffix("\n")
-        cells = row.split(DELIMITER, len(columns) - 1)
-        if len(cells) != len(columns):
-            raise ValueError(f"a row of {len(cells)} columns instead of {len(columns)}: {row!r}")
-        yield dict(zip(columns, cells, strict=True))
+    row: list[str] = []
+    seen = 0
+    for line in text.split("\n"):
+        if not row and not _START.match(line):
+            continue
+        row.append(line)
+        seen += line.count(DELIMITER)
+        if seen >= len(columns) and line.endswith(DELIMITER):
+            cells = "\n".join(row).removesuffix(DELIMITER).split(DELIMITER, len(columns) - 1)
+            yield dict(zip(columns, cells, strict=True))
+            row, seen = [], 0
+    if row:
+        raise ValueError(f"a row of {seen} columns instead of {len(columns)}: {'\\n'.join(row)!r}")
+
+
+def by_base(ids: Iterable[JobId]) -> dict[int, list[JobId]]:
+    """Ids by the number that a whole array or het job goes by."""
+    grouped: dict[int, list[JobId]] = {}
+    for one in ids:
+        grouped.setdefault(one.job, []).append(one)
+    return grouped
+
+
+def is_wanted(job: JobId, raw: str, wanted: Mapping[int, Sequence[JobId]]) -> bool:
+    """Whether a row is one of the jobs asked for, by its id or by the number that Slurm itself gave it."""
+    if any(one.covers(job) for one in wanted.get(job.job, ())):
+        return True
+    return raw.isdigit() and JobId(int(raw)) in wanted.get(int(raw), ())
+
+
+def number(text: str | None) -> int | None:
+    """A count; None for a word such as UNLIMITED."""
+    return int(text) if text and text.isascii() and text.isdigit() else None
+
+
+def text_or_none(text: str | None) -> str | None:
+    """Text; None for the words with which Slurm says that there is none."""
+    return None if text in {None, "", "(null)", "N/A", "None", "None assigned"} else text

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from slurmkit.launch.hostlist import expand
 from slurmkit.slurm.exitcode import ExitCode
 from slurmkit.slurm.ids import JobId, StepId
 from slurmkit.slurm.records import Job, Step
-from slurmkit.slurm.rows import DELIMITER, rows
+from slurmkit.slurm.rows import DELIMITER, by_base, is_wanted, number, rows, text_or_none
 from slurmkit.slurm.states import JobState, cancelled_by
 from slurmkit.slurm.times import parse_epoch, parse_minutes, parse_seconds
 from slurmkit.slurm.tres import Tres, parse_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Mapping, Sequence
 
 FIELDS = (
-    "JobID", "State", "ExitCode", "User", "Account", "Partition", "QOS", "Cluster", "Submit", "Eligible",
-    "Start", "End", "ElapsedRaw", "TimelimitRaw", "NNodes", "NTasks", "AllocCPUS", "AllocTRES", "ReqTRES",
-    "MaxRSS", "Restarts", "NodeList", "Reason", "WorkDir", "SubmitLine", "Comment", "JobName",
+    "JobID", "JobIDRaw", "State", "ExitCode", "User", "Account", "Partition", "QOS", "Cluster", "Submit",
+    "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "NNodes", "NTasks", "AllocCPUS", "AllocTRES",
+    "ReqTRES", "MaxRSS", "Restarts", "NodeList", "Reason", "WorkDir", "SubmitLine", "Comment", "JobName",
 )  # fmt: skip
 """In the order of the answer: what may hold any text stands last. `Restarts` is there since 24.11."""
 
@@ -35,26 +35,27 @@ def fields(known: Collection[str]) -> tuple[str, ...]:
 def arguments(
     asked: Sequence[str],
     *,
-    ids: Iterable[JobId] | None,
-    since: datetime,
-    until: datetime,
+    ids: Collection[JobId] | None,
+    since: datetime | None,
+    until: datetime | None,
     user: str | None,
     duplicates: bool,
     steps: bool,
 ) -> list[str]:
-    """The options of sacct; the zone of times is UTC, as `environment.for_reading` sets it."""
+    """The options of sacct. Without `since`, which only ids may go without, sacct searches all time."""
     given = [
         "--noheader",
-        "--parsable2",
+        "--parsable",
         "--noconvert",
         f"--delimiter={DELIMITER}",
         f"--format={','.join(asked)}",
-        f"--starttime={since:%Y-%m-%dT%H:%M:%S}",
-        f"--endtime={until:%Y-%m-%dT%H:%M:%S}",
+        f"--endtime={_time(until) if until else 'now'}",
+        f"--user={user}" if user else "--allusers",
     ]
+    if since is not None:
+        given.append(f"--starttime={_time(since)}")
     if ids is not None:
-        given.append(f"--jobs={','.join(sorted({str(one.base) for one in ids}))}")
-    given.append(f"--user={user}" if user else "--allusers")
+        given.append(f"--jobs={','.join(map(str, sorted(by_base(ids))))}")
     if duplicates:
         given.append("--duplicates")
     if not steps:
@@ -62,34 +63,58 @@ def arguments(
     return given
 
 
-def parse(text: str, asked: Sequence[str]) -> list[Job]:
-    """Job records with their steps, in sacct's order.
+def parse(text: str, asked: Sequence[str], ids: Collection[JobId] | None = None) -> list[Job]:
+    """Job records with their steps, of those ids or all, in sacct's order.
 
     Raises:
         ValueError: the text is not what sacct prints.
     """
-    jobs: list[Job] = []
-    steps: list[list[Step]] = []
+    wanted = None if ids is None else by_base(ids)
+    found: list[tuple[Job, list[Step]]] = []
+    own: list[Step] | None = None
     for row in rows(text, asked):
-        if "." not in row["JobID"]:
-            jobs.append(_job(row))
-            steps.append([])
-        elif jobs:
-            steps[-1].append(_step(row))
-    return [replace(job, steps=tuple(own)) for job, own in zip(jobs, steps, strict=True)]
+        if "." in row["JobID"]:
+            # Steps follow the record of their own attempt.
+            if own is not None:
+                own.append(_step(row))
+            continue
+        job_id = JobId.parse(row["JobID"])
+        own = None
+        if wanted is None or is_wanted(job_id, row["JobIDRaw"], wanted):
+            own = []
+            found.append((_job(job_id, row), own))
+    return [replace(job, steps=tuple(steps)) if steps else job for job, steps in found]
 
 
-def _job(row: Mapping[str, str]) -> Job:
+def count_restarts(jobs: Sequence[Job]) -> list[Job]:
+    """Attempts of one job numbered by their submit times, where this Slurm does not number them itself."""
+    submits: dict[JobId, list[datetime]] = {}
+    for job in jobs:
+        if job.submit_time is not None:
+            submits.setdefault(job.id, []).append(job.submit_time)
+
+    def earlier(job: Job) -> int:
+        return sum(1 for time in submits.get(job.id, ()) if job.submit_time and time < job.submit_time)
+
+    return [replace(job, restarts=earlier(job)) if job.restarts is None else job for job in jobs]
+
+
+def _time(moment: datetime) -> str:
+    """As sacct reads it: `environment.for_reading` sets its zone to UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
     return Job(
-        id=JobId.parse(row["JobID"]),
+        id=job_id,
         name=row["JobName"],
         user=row["User"],
-        account=row["Account"] or None,
-        partition=row["Partition"] or None,
-        qos=row["QOS"] or None,
-        cluster=row["Cluster"] or None,
+        account=text_or_none(row["Account"]),
+        partition=text_or_none(row["Partition"]),
+        qos=text_or_none(row["QOS"]),
+        cluster=text_or_none(row["Cluster"]),
         state=JobState.parse(row["State"]),
-        reason=None if row["Reason"] in {"", "None"} else row["Reason"],
+        reason=text_or_none(row["Reason"]),
         cancelled_by=cancelled_by(row["State"]),
         exit_code=ExitCode.parse(row["ExitCode"]),
         submit_time=parse_epoch(row["Submit"]),
@@ -99,14 +124,14 @@ def _job(row: Mapping[str, str]) -> Job:
         elapsed=parse_seconds(row["ElapsedRaw"]),
         time_limit=parse_minutes(row["TimelimitRaw"]),
         nodes=_nodes(row["NodeList"]),
-        node_count=_number(row["NNodes"]),
-        cpus=_number(row["AllocCPUS"]),
+        node_count=number(row["NNodes"]),
+        cpus=number(row["AllocCPUS"]),
         tres=_tres(row["AllocTRES"]),
         requested_tres=_tres(row["ReqTRES"]),
-        comment=row["Comment"] or None,
-        working_directory=row["WorkDir"] or None,
-        submit_line=row.get("SubmitLine") or None,
-        restarts=_number(row.get("Restarts", "")),
+        comment=text_or_none(row["Comment"]),
+        working_directory=text_or_none(row["WorkDir"]),
+        submit_line=text_or_none(row["SubmitLine"]),
+        restarts=number(row.get("Restarts")),
     )
 
 
@@ -115,24 +140,20 @@ def _step(row: Mapping[str, str]) -> Step:
         id=StepId.parse(row["JobID"]),
         name=row["JobName"],
         state=JobState.parse(row["State"]),
-        exit_code=ExitCode.parse(row["ExitCode"]),
+        exit_code=ExitCode.parse(row["ExitCode"]) if row["ExitCode"] else None,
         start_time=parse_epoch(row["Start"]),
         end_time=parse_epoch(row["End"]),
         elapsed=parse_seconds(row["ElapsedRaw"]),
         nodes=_nodes(row["NodeList"]),
-        tasks=_number(row["NTasks"]),
+        tasks=number(row["NTasks"]),
         tres=_tres(row["AllocTRES"]),
         max_rss=parse_memory(row["MaxRSS"]),
     )
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    return () if text in {"", "None assigned", "(null)"} else tuple(expand(text))
+    return tuple(expand(text_or_none(text) or ""))
 
 
 def _tres(text: str) -> Tres | None:
     return Tres.parse(text) if text else None
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None

@@ -5,90 +5,86 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurmkit.launch.hostlist import expand
+from slurmkit.slurm.exitcode import ExitCode
 from slurmkit.slurm.ids import JobId
 from slurmkit.slurm.records import Job
-from slurmkit.slurm.rows import DELIMITER, rows
+from slurmkit.slurm.rows import DELIMITER, by_base, is_wanted, number, rows, text_or_none
 from slurmkit.slurm.states import JobState
 from slurmkit.slurm.times import parse_duration, parse_epoch
+from slurmkit.slurm.tres import Tres
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
-    from slurmkit.slurm.exitcode import ExitCode
-
-# By name: squeue's letter. Free text stands last.
-COLUMNS = {
-    "id": "%i",
-    "user": "%u",
-    "account": "%a",
-    "partition": "%P",
-    "qos": "%q",
-    "state": "%T",
-    "submit": "%V",
-    "start": "%S",
-    "end": "%e",
-    "elapsed": "%M",
-    "limit": "%l",
-    "node_count": "%D",
-    "cpus": "%C",
-    "nodes": "%N",
-    "reason": "%r",
-    "directory": "%Z",
-    "comment": "%k",
-    "name": "%j",
-}
+COLUMNS = (
+    "JobArrayID", "JobID", "State", "Reason", "exit_code", "RestartCnt", "UserName", "Account", "Partition",
+    "QOS", "Cluster", "SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeUsed", "TimeLimit",
+    "NodeList", "NumNodes", "NumCPUs", "tres-alloc", "WorkDir", "Comment", "Name",
+)  # fmt: skip
+"""As `--Format` names them, in the order of the answer: what may hold any text stands last."""
 
 
-def arguments(*, ids: Iterable[JobId] | None = None, user: str | None = None) -> list[str]:
+def arguments(*, ids: Collection[JobId] | None = None, user: str | None = None) -> list[str]:
     """The options of squeue for jobs in any state, of those ids or of that user, or all."""
-    asked = ["--noheader", "--states=all", f"--format={DELIMITER.join(COLUMNS.values())}"]
+    # A suffix in place of a width: the column is printed whole.
+    layout = ",".join(f"{column}:{DELIMITER}" for column in COLUMNS)
+    asked = ["--noheader", "--all", "--states=all", f"--Format={layout}"]
     if ids is not None:
-        asked.append(f"--jobs={','.join(sorted({str(one.base) for one in ids}))}")
+        asked.append(f"--jobs={','.join(map(str, sorted(by_base(ids))))}")
     if user is not None:
         asked.append(f"--user={user}")
     return asked
 
 
-def parse(text: str, exit_codes: Mapping[JobId, ExitCode] | None = None) -> list[Job]:
-    """Jobs as squeue lists them; `exit_codes` of ended ones, which squeue's text form lacks.
+def parse(text: str, ids: Collection[JobId] | None = None) -> list[Job]:
+    """Jobs as squeue lists them, of those ids or all.
 
     Raises:
         ValueError: the text is not what squeue prints.
     """
-    codes = exit_codes or {}
-    return [_job(row, codes) for row in rows(text, list(COLUMNS))]
+    wanted = None if ids is None else by_base(ids)
+    jobs = []
+    for row in rows(text, COLUMNS):
+        job_id = JobId.parse(row["JobArrayID"])
+        if wanted is None or is_wanted(job_id, row["JobID"], wanted):
+            jobs.append(_job(job_id, row))
+    return jobs
 
 
-def _job(row: Mapping[str, str], codes: Mapping[JobId, ExitCode]) -> Job:
-    job_id = JobId.parse(row["id"])
-    state = JobState.parse(row["state"])
-    started = parse_epoch(row["start"])
+def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
+    state = JobState.parse(row["State"])
+    nodes = tuple(expand(text_or_none(row["NodeList"]) or ""))
+    tres = Tres.parse(text_or_none(row["tres-alloc"]) or "")
     return Job(
         id=job_id,
-        name=row["name"],
-        user=row["user"],
-        account=_or_none(row["account"]),
-        partition=_or_none(row["partition"]),
-        qos=_or_none(row["qos"]),
+        name=row["Name"],
+        user=row["UserName"],
+        account=text_or_none(row["Account"]),
+        partition=text_or_none(row["Partition"]),
+        qos=text_or_none(row["QOS"]),
+        cluster=text_or_none(row["Cluster"]),
         state=state,
-        reason=_or_none(row["reason"]),
-        exit_code=codes.get(job_id),
-        submit_time=parse_epoch(row["submit"]),
-        start_time=started,
-        end_time=parse_epoch(row["end"]) if state.is_final else None,
-        elapsed=parse_duration(row["elapsed"]) if started and not state.is_pending else None,
-        time_limit=parse_duration(row["limit"]),
-        nodes=tuple(expand(row["nodes"])),
-        node_count=_number(row["node_count"]),
-        cpus=_number(row["cpus"]),
-        comment=_or_none(row["comment"]),
-        working_directory=_or_none(row["directory"]),
+        reason=text_or_none(row["Reason"]),
+        exit_code=_exit_code(row["exit_code"]) if state.is_final else None,
+        submit_time=parse_epoch(row["SubmitTime"]),
+        eligible_time=parse_epoch(row["EligibleTime"]),
+        # Without nodes these are Slurm's plans, or the moment at which a waiting job was cancelled.
+        start_time=parse_epoch(row["StartTime"]) if nodes else None,
+        end_time=parse_epoch(row["EndTime"]) if state.is_final else None,
+        elapsed=parse_duration(row["TimeUsed"]) if nodes else None,
+        time_limit=parse_duration(row["TimeLimit"]),
+        nodes=nodes,
+        node_count=number(row["NumNodes"]),
+        cpus=number(row["NumCPUs"]),
+        tres=tres if nodes else None,
+        requested_tres=None if nodes else tres,
+        comment=text_or_none(row["Comment"]),
+        working_directory=text_or_none(row["WorkDir"]),
+        restarts=number(row["RestartCnt"]),
     )
 
 
-def _or_none(text: str) -> str | None:
-    return None if text in {"", "(null)", "N/A", "None"} else text
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+def _exit_code(text: str) -> ExitCode:
+    # The status of wait(2): the code times 256, plus the signal.
+    status = number(text)
+    return ExitCode.parse(text) if status is None else ExitCode(status >> 8 & 255, status & 127)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import AnswerLost, SlurmError, Unreachable
-from slurmkit.slurm.records import Submitted
+from slurmkit.slurm.request import Submitted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.protocol import Slurm
-    from slurmkit.slurm.records import Submission
+    from slurmkit.slurm.request import Submission
 
 TRIES = 3
 """Of a request that surely did not arrive."""

@@ -12,7 +12,8 @@ from slurmkit.run import events, record
 from slurmkit.run.paths import RunPaths
 from slurmkit.slurm.exitcode import ExitCode
 from slurmkit.slurm.ids import JobId
-from slurmkit.slurm.records import Job, Submission, Submitted
+from slurmkit.slurm.records import Job
+from slurmkit.slurm.request import Submission, Submitted
 from slurmkit.slurm.states import JobState
 
 if TYPE_CHECKING:
