@@ -1,0 +1,242 @@
+"""The agent on the batch host: the script exec's `python -E -P -m slurmkit.recovery.agent RUN_DIRECTORY`.
+
+It starts the step, passes signals on, waits, and writes down how it ended. Killed at any moment, it leaves a
+log of events that says how far it came. Its exit code is that of the rank that failed first, else srun's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from slurmkit.errors import SlurmkitError, UsageError
+from slurmkit.launch.environment import as_started
+from slurmkit.launch.port import ephemeral_range
+from slurmkit.recovery import report, step
+from slurmkit.recovery.attempt import Attempt, current_attempt
+from slurmkit.recovery.exits import RankExit, first_failure, read_exits
+from slurmkit.recovery.rendezvous import choose_address, claim_port
+from slurmkit.run import events
+from slurmkit.run.paths import RunPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from slurmkit.slurm.clock import Clock
+    from slurmkit.spec.model import JobSpec
+
+STARTS_FOR_A_PORT = 5
+"""A port that is taken between the trial and rank 0's start is met with the next one, so often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What does not change during an attempt. `environ` is what the batch script handed over."""
+
+    paths: RunPaths
+    spec: JobSpec
+    attempt: Attempt
+    environ: Mapping[str, str]
+    mask: Iterable[int]
+    """The signals that were blocked before the agent blocked its own."""
+    srun: str
+    clock: Clock
+
+
+class StepEnd(NamedTuple):
+    """How a step ended: srun's status, what the agent was told meanwhile, what the ranks left."""
+
+    status: int
+    received: Sequence[int]
+    exits: Sequence[RankExit]
+
+    @property
+    def is_port_taken(self) -> bool:
+        """Whether rank 0 found its port taken, so that no program could meet there."""
+        return any(one.port_taken for one in self.exits)
+
+    @property
+    def first_failure(self) -> RankExit | None:
+        """The rank that failed first."""
+        return first_failure(self.exits) if self.status else None
+
+    @property
+    def exit_code(self) -> int:
+        """What the agent ends with: srun itself reports the highest code, often that of an echo."""
+        return self.first_failure.status if self.first_failure else self.status
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry one attempt of the run through; returns the exit code of the batch script."""
+    # Blocked from here to the end and taken one by one where the step is waited for: none is lost.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, step.WATCHED)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        if len(argv) != 1:
+            raise UsageError("usage: python -m slurmkit.recovery.agent RUN_DIRECTORY")
+        setting = prepare(RunPaths(Path(argv[0])), as_started(os.environ), mask)
+        return attempt(setting)
+    except SlurmkitError as error:
+        report.say(str(error))
+        return error.exit_code
+
+
+def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) -> Setting:
+    """Everything that the attempt needs to know.
+
+    Raises:
+        UsageError: this is no batch script, or the run directory's job file cannot be read.
+        MissingRequirement: there is no srun.
+    """
+    from slurmkit.slurm.clock import SystemClock
+    from slurmkit.slurm.process import find_program
+    from slurmkit.spec import load_resolved
+
+    return Setting(
+        paths=paths,
+        spec=load_resolved(paths.job_toml),
+        attempt=current_attempt(environ),
+        environ=environ,
+        mask=mask,
+        srun=find_program("srun", environ),
+        clock=SystemClock(),
+    )
+
+
+def attempt(setting: Setting) -> int:
+    """One start of the run by Slurm, from its first event to its last."""
+    this = setting.attempt
+    note(
+        setting,
+        "attempt-started",
+        job_id=this.job_id,
+        array_job_id=this.array_job_id,
+        restart=this.restart,
+        nodes=this.nodes,
+        host=this.host,
+    )
+    report.attempt_started(this, setting.spec)
+    end = run_steps(setting)
+    was_told = signal.SIGTERM in end.received
+    note(
+        setting,
+        "attempt-ended",
+        exit_code=end.exit_code,
+        signal=int(signal.SIGTERM) if was_told else None,
+    )
+    outcome = run_outcome(end, was_cancelled=was_told and is_cancel_requested(setting))
+    # Other tasks of an array go on; and why Slurm ended an attempt, and what follows, it alone knows.
+    if outcome is not None and this.array_job_id is None:
+        note(setting, "run-ended", outcome=outcome, exit_code=end.exit_code)
+    report.attempt_ended(end.exit_code, was_told=was_told, outcome=outcome)
+    return end.exit_code
+
+
+def run_steps(setting: Setting) -> StepEnd:
+    """Start the step, again where its port was taken. What else may follow a failure has its place here."""
+    address, remark = rendezvous_address(setting)
+    if remark:
+        report.say(remark)
+    for number in range(STARTS_FOR_A_PORT):
+        end = run_step(setting, number, address)
+        if not end.is_port_taken or signal.SIGTERM in end.received:
+            break
+        report.say("the port of the rendezvous was taken; the step starts again with another")
+    return end
+
+
+def run_step(setting: Setting, number: int, address: str) -> StepEnd:
+    """Start the step once and wait for its end."""
+    paths, this = setting.paths, setting.attempt
+    port, claim = rendezvous_port(setting, number)
+    with claim:
+        environ = step.step_environment(setting.environ, paths, this, number, address=address, port=port)
+        argv = step.srun_command(setting.spec, paths, this.name)
+        make_folders(paths.logs(this.name), paths.exit(this.name, number))
+        note(setting, "step-started", step=number, argv=argv, master_addr=address, master_port=port)
+        report.step_started(number, f"{address}:{port}", paths.logs(this.name))
+        srun = step.start(argv, setting.srun, environ, setting.mask)
+        waited, received = step.wait(srun)
+    status = os.waitstatus_to_exitcode(waited)
+    end = StepEnd(
+        status=status if status >= 0 else 128 - status,
+        received=received,
+        exits=read_exits(paths.exit(this.name, number)),
+    )
+    note(
+        setting,
+        "step-ended",
+        step=number,
+        exit_code=end.status,
+        port_taken=end.is_port_taken or None,
+        received=[signal.Signals(one).name for one in received] or None,
+        first_failure=report.as_fields(end.first_failure),
+    )
+    report.step_ended(end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank))
+    return end
+
+
+def rendezvous_address(setting: Setting) -> tuple[str, str | None]:
+    """MASTER_ADDR, and what there is to say about it; the user's own goes before any choice."""
+    from slurmkit.slurm.commands import Commands
+
+    given = setting.environ.get("MASTER_ADDR")
+    if given:
+        return given, f"MASTER_ADDR={given} is the job's own and stays"
+    return choose_address(setting.attempt.nodes[0], Commands(environment=setting.environ, timeout=20.0))
+
+
+def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContextManager[object]]:
+    """MASTER_PORT, and what holds it for this run until it is closed."""
+    given = setting.environ.get("MASTER_PORT")
+    if given:
+        report.say(f"MASTER_PORT={given} is the job's own and stays")
+        return given, nullcontext()
+    port, claim = claim_port(setting.attempt.number, number, setting.attempt.restart, ephemeral_range())
+    return str(port), claim
+
+
+def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:
+    """How the run ended: "completed", "failed" or "cancelled"; None where that is for Slurm to say."""
+    if was_cancelled:
+        return "cancelled"
+    if signal.SIGTERM in end.received:
+        return None
+    return "failed" if end.status else "completed"
+
+
+def is_cancel_requested(setting: Setting) -> bool:
+    """Whether somebody has asked slurmkit to cancel the run."""
+    return any(event.kind == "cancel-requested" for event in events.read(setting.paths))
+
+
+def make_folders(*folders: Path) -> None:
+    """Make the folders that the ranks write to.
+
+    Raises:
+        UsageError: one of them cannot be made.
+    """
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make a folder: {error.strerror}", where=str(folder)) from error
+
+
+def note(setting: Setting, kind: str, **fields: object) -> None:
+    """Append an event of this attempt. A full disk does not end the job: it is said in the log."""
+    told = {name: value for name, value in fields.items() if value is not None}
+    try:
+        events.append(setting.paths, kind, at=setting.clock.now(), attempt=setting.attempt.name, **told)
+    except OSError as error:
+        report.say(f"the event {kind} could not be written: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
