@@ -76,12 +76,12 @@ def _text(
     previous: datetime | None = None
     for moment in moments:
         after = "" if previous is None else f"+{cell(moment.time - previous)}"
-        yield f"{cell(moment.time)}  {after:>10}  {moment.source:<8}  {moment.text}"
+        yield f"{cell(moment.time)}  {after:>10}  {moment.source:<8}  {cell(moment.text)}"
         previous = moment.time
     if failure:
         yield ""
         yield f"rank {failure.get('rank')} on {failure.get('host')} failed first; the end of its stderr:"
-        yield from (f"  {line}" for line in failure.get("stderr_tail") or ["(nothing)"])
+        yield from (f"  {cell(line)}" for line in failure.get("stderr_tail") or ["(nothing)"])
     if data["logs"]:
         yield ""
         yield "logs:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -69,9 +70,16 @@ def row(paths: RunPaths, state: RunState, now: datetime) -> dict[str, Any]:
         "submitted": state.submitted,
         "started": state.started,
         "ended": state.ended,
-        "elapsed": (state.ended or now) - state.started if state.started else None,
+        "elapsed": _elapsed(state, now),
         "nodes": state.nodes,
         "attempts": state.attempts,
-        "tasks": state.tasks,
+        "tasks": dict(state.tasks),
         "directory": str(paths.root),
     }
+
+
+def _elapsed(state: RunState, now: datetime) -> timedelta | None:
+    if state.started is None:
+        return None
+    # Slurm's times are cut to the second, the agent's are not.
+    return max((state.ended or now) - state.started, timedelta())

@@ -28,6 +28,7 @@ def from_jobs(known: RunState, record: RunRecord | None, history: History, sight
     known = known._replace(
         tasks=tasks if expected > 1 else {},
         started=known.started or min(starts, default=None),
+        attempts=known.attempts or int(bool(starts)),  # without an agent nobody wrote them down
         nodes=tuple(dict.fromkeys(node for job in jobs for node in job.nodes)) or known.nodes,
         cluster=known.cluster or jobs[0].cluster,
     )

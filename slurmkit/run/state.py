@@ -133,8 +133,8 @@ def _from_job_ended(known: RunState, event: Event) -> RunState:
 
 
 def _time(event: Event, name: str) -> datetime | None:
-    seconds = event.number(name)
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    seconds = event.fields.get(name)
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
 
 
 def _from_run_ended(known: RunState, history: History, event: Event) -> RunState:

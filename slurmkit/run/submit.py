@@ -17,7 +17,7 @@ from slurmkit.launch.files import write_atomically
 from slurmkit.run import events, history, index, record
 from slurmkit.run.identity import new_run_id
 from slurmkit.run.paths import RunPaths
-from slurmkit.slurm.records import Submission
+from slurmkit.slurm.request import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slurmkit.script import Rendered
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.protocol import Slurm
-    from slurmkit.slurm.records import Submitted
+    from slurmkit.slurm.request import Submitted
     from slurmkit.spec import Loaded
     from slurmkit.spec.model import JobSpec
 
@@ -91,7 +91,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         user=_user(),
         host=os.uname().nodename,
         directory=str(loaded.directory),
-        job_file=str(loaded.path),
+        job_file=str(loaded.path.absolute()),
         template=template,
         array=_text(spec, "array"),
         clusters=_text(spec, "clusters"),

@@ -24,8 +24,10 @@ class Moment(NamedTuple):
 
 def timeline(told: Iterable[Event], jobs: Iterable[Job]) -> list[Moment]:
     """What happened, oldest first. `jobs` are the attempts as accounting has them, one record each."""
-    moments = [*map(_of_event, told), *(moment for job in jobs for moment in _of_job(job))]
-    return sorted(moments, key=lambda moment: moment.time)
+    of_slurm = [moment for job in jobs for moment in _of_job(job)]
+    # Slurm's own record of an end is there: the copy that was kept of it says nothing more.
+    of_events = [_of_event(event) for event in told if event.kind != "job-ended" or not of_slurm]
+    return sorted(of_events + of_slurm, key=lambda moment: moment.time)
 
 
 def _of_event(event: Event) -> Moment:

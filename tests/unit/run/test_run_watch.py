@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import Unreachable
@@ -135,7 +136,7 @@ def test_answers_that_others_got_will_do_but_never_the_last_one_of_ones_own(
         if len(slurm.ages) > len(asked):
             asked.append(clock.monotonic())
         clock.sleep(1)
-    gaps = [after - before for before, after in zip(asked, asked[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(asked)]
     assert len(gaps) > 3
     for gap, age in zip(gaps, slurm.ages[1:], strict=True):
         assert gap / 2 < age < gap
