@@ -1,26 +1,27 @@
 """Slurm through its own commands: squeue, sacct, scontrol, scancel and sbatch.
 
 Text with a delimiter of ours and explicit fields, as `--json` changes its shape with every release. Only
-`slurmkit.slurm.process` starts them.
+`slurmkit.slurm.process` starts them. What reads an answer is imported with the first question: a submit asks
+none.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import AccountingOff, AnswerLost, JobUnknown, SlurmError
 from slurmkit.slurm import process
 from slurmkit.slurm.clock import SystemClock
-from slurmkit.slurm.environment import for_reading
+from slurmkit.slurm.environment import WHERE_SLURM_IS, for_reading
 from slurmkit.slurm.ids import JobId
 from slurmkit.slurm.request import Submitted
-from slurmkit.slurm.sharing import Shared, default_folder, shared_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
     from typing import TypeVar
 
     from slurmkit.slurm.clock import Clock
@@ -31,14 +32,20 @@ if TYPE_CHECKING:
     Parsed = TypeVar("Parsed")
 
 READ = process.Retry()
-CHUNK = 500
-"""Ids in one call: a command line has an end, and a long list of ids is dear to slurmdbd."""
+SUBMIT_TIMEOUT = 180.0
+"""Seconds for sbatch at least: it goes on trying by itself for two minutes where slurmctld is overrun."""
+
+CHUNK = 1000
+"""Ids in one call. More jobs are asked of squeue as the whole queue, and of sacct in portions."""
 
 _RECEIPT = re.compile(r"(\d+)(?:;([\w.-]+))?", re.ASCII)
 
 
 class Commands:
-    """The client that works wherever Slurm's commands do. Implements `slurmkit.slurm.protocol.Slurm`."""
+    """The client that works wherever Slurm's commands do. Implements `slurmkit.slurm.protocol.Slurm`.
+
+    Where Slurm's commands are not installed, every method raises `MissingRequirement`.
+    """
 
     def __init__(
         self,
@@ -51,38 +58,37 @@ class Commands:
     ) -> None:
         """`environment` leads to Slurm (the process's own by default); `clusters` is for `-M`."""
         environ = os.environ if environment is None else environment
+        self._environ = environ
         self._environment = for_reading(environ)
         self._clusters = [f"--clusters={clusters}"] if clusters else []
         self._timeout = timeout
         self._retry = retry
         self._clock = clock if clock is not None else SystemClock()
-        self._shared = Shared(default_folder(environ), self._clock)
 
     def submit(self, submission: Submission) -> Submitted:
-        """Call sbatch once. The id is the one line of stdout that can be one; else the answer is lost."""
+        """Call sbatch once, in the submission's own environment; which Slurm it meets is the client's.
+
+        The id is the one line of stdout that can be one; where there is none, or several, the answer is lost.
+        """
+        where = {name: self._environ[name] for name in WHERE_SLURM_IS if name in self._environ}
+        program, *arguments = sbatch_arguments(submission)
         answer = process.run(
-            sbatch_arguments(submission),
-            environment=submission.environment,
+            [program, *([] if submission.cluster else self._clusters), *arguments],
+            environment={**where, **submission.environment},
+            search_path=self._environ.get("PATH"),
             clock=self._clock,
-            timeout=self._timeout,
+            timeout=max(self._timeout, SUBMIT_TIMEOUT),
             directory=submission.directory,
         )
-        process.check("sbatch", answer, repeatable=False)
-        receipts = [
-            found for line in answer.stdout.splitlines() if (found := _RECEIPT.fullmatch(line.strip()))
-        ]
-        if len(receipts) != 1:
-            raise AnswerLost(
-                "sbatch gave no job id", where=answer.stdout.strip()[-500:] or "it printed nothing"
-            )
-        job, cluster = receipts[0].groups()
-        return Submitted(JobId(int(job)), cluster, answer.stderr.strip())
+        return _receipt(answer)
 
     def find(self, tag: str, *, since: datetime) -> Job | None:
-        """The job that carries `tag` in its comment, or in its submit line as accounting keeps it."""
-        import getpass
+        """The job of this user that carries `tag` in its comment, or in its submit line.
 
-        user = getpass.getuser()
+        Raises:
+            Unreachable: one of the two places could not be searched, and the other has no such job.
+        """
+        user = str(os.getuid())
         found = _carrying(tag, self.jobs(user=user))
         if found is None:
             try:
@@ -94,18 +100,18 @@ class Commands:
     def jobs(
         self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
     ) -> list[Job]:
-        """As `Slurm.jobs`: one squeue, or one for every 500 ids."""
-        return [job for chunk in _chunks(ids) for job in self._squeue(chunk, user, max_age)]
-
-    def _squeue(self, ids: Collection[JobId] | None, user: str | None, max_age: float) -> list[Job]:
+        """As `Slurm.jobs`: one squeue, however many ids."""
         from slurmkit.slurm import squeue
 
-        argv = ["squeue", *self._clusters, *squeue.arguments(ids=ids, user=user)]
+        if ids is not None and not ids:
+            return []
+        asked = ids if ids is not None and len(ids) <= CHUNK else None
+        argv = ["squeue", *self._clusters, *squeue.arguments(ids=asked, user=user)]
         try:
             text = self._read(argv, max_age=max_age)
         except JobUnknown:
-            return []  # said of a single id only; of several, squeue lists those that it knows
-        return _parsed("squeue", lambda: squeue.parse(text))
+            return []  # said where only one id was asked for; of several, squeue lists those that it knows
+        return _parsed("squeue", partial(squeue.parse, text, ids))
 
     def accounting(
         self,
@@ -118,55 +124,48 @@ class Commands:
         steps: bool = True,
         max_age: float = 0.0,
     ) -> list[Job]:
-        """As `Slurm.accounting`: one sacct at a time, never without a start."""
+        """As `Slurm.accounting`: one sacct for every thousand ids, one after the other."""
+        from datetime import timedelta
+
         from slurmkit.slurm import sacct
 
-        now = self._clock.now()
-        if since is None:
-            since = datetime.fromtimestamp(0, UTC) if ids is not None else now - timedelta(days=1)
-        # A job that the cluster's clock has seen a little later than ours is not left out.
-        until = until if until is not None else now + timedelta(days=1)
-        asked = self._sacct_fields()
-        found = []
+        if since is None and ids is None:
+            since = self._clock.now() - timedelta(days=1)
+        asked = sacct.fields(self._read(["sacct", "--helpformat"], max_age=3600.0).split())
+        found: list[Job] = []
         for chunk in _chunks(ids):
             options = sacct.arguments(
-                asked,
-                ids=chunk,
-                since=since.astimezone(UTC),
-                until=until.astimezone(UTC),
-                user=user,
-                duplicates=duplicates,
-                steps=steps,
+                asked, ids=chunk, since=since, until=until, user=user, duplicates=duplicates, steps=steps
             )
             text = self._read(["sacct", *self._clusters, *options], max_age=max_age)
-            found += _parsed("sacct", lambda text=text: sacct.parse(text, asked))  # type: ignore[misc]
-        return found
+            found += _parsed("sacct", partial(sacct.parse, text, asked, ids))
+        return sacct.count_restarts(found) if duplicates else found
 
     def nodes(self, names: Collection[str] | None = None) -> list[Node]:
-        """As `Slurm.nodes`."""
+        """As `Slurm.nodes`; a name that Slurm does not know is absent."""
         from slurmkit.slurm import scontrol
 
-        which = [",".join(names)] if names is not None else []
-        words = ("--details", "--oneliner", "show", "node", *which)
-        return self._scontrol_read(*words, parse=scontrol.parse_nodes)
+        nodes = self._show("--all", "--details", "--oneliner", "show", "node", parse=scontrol.parse_nodes)
+        return [node for node in nodes if names is None or node.name in names]
 
     def partitions(self) -> list[Partition]:
         """As `Slurm.partitions`."""
         from slurmkit.slurm import scontrol
 
-        return self._scontrol_read("--oneliner", "show", "partition", parse=scontrol.parse_partitions)
+        return self._show("--oneliner", "show", "partition", parse=scontrol.parse_partitions)
 
     def config(self) -> Mapping[str, str]:
         """As `Slurm.config`; what the controller answered within the last ten minutes will do."""
         from slurmkit.slurm import scontrol
 
-        return self._scontrol_read("show", "config", parse=scontrol.parse_config, max_age=600.0)
+        return self._show("show", "config", parse=scontrol.parse_config, max_age=600.0)
 
     def version(self) -> tuple[int, int, int]:
         """As `Slurm.version`: that of the commands on this machine."""
         from slurmkit.slurm import scontrol
 
-        return _parsed("scontrol", lambda: scontrol.parse_version(self._read(["scontrol", "--version"])))
+        text = self._read(["scontrol", "--version"])
+        return _parsed("scontrol", partial(scontrol.parse_version, text))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
         """As `Slurm.cancel`."""
@@ -198,18 +197,9 @@ class Commands:
         words = [f"{name}={value}" for name, value in changes.items()]
         self._change(["scontrol", *self._clusters, "update", f"JobId={job}", *words])
 
-    def _keeps_no_accounting(self) -> bool:
-        return self.config().get("AccountingStorageType") == "accounting_storage/none"
-
-    def _sacct_fields(self) -> tuple[str, ...]:
-        from slurmkit.slurm import sacct
-
-        known = self._read(["sacct", "--helpformat"], max_age=3600.0)
-        return sacct.fields(known.split())
-
-    def _scontrol_read(self, *words: str, parse: Callable[[str], Parsed], max_age: float = 0.0) -> Parsed:
+    def _show(self, *words: str, parse: Callable[[str], Parsed], max_age: float = 0.0) -> Parsed:
         text = self._read(["scontrol", *self._clusters, *words], max_age=max_age)
-        return _parsed("scontrol", lambda: parse(text))
+        return _parsed("scontrol", partial(parse, text))
 
     def _read(self, argv: Sequence[str], *, max_age: float = 0.0) -> str:
         """The stdout of a command that changes nothing; a passing fault is met with another try."""
@@ -224,8 +214,10 @@ class Commands:
             )
 
         if max_age:
-            conf = self._environment.get("SLURM_CONF", "")
-            answer = shared_answer(self._shared, argv, conf, max_age, ask)
+            from slurmkit.slurm.sharing import Shared, default_folder, shared_answer
+
+            shared = Shared(default_folder(self._environ), self._clock)
+            answer = shared_answer(shared, argv, self._environment.get("SLURM_CONF", ""), max_age, ask)
         else:
             answer = ask()
         return process.check(argv[0], answer).stdout
@@ -244,12 +236,36 @@ class Commands:
 
 def sbatch_arguments(submission: Submission) -> list[str]:
     """How sbatch is called for a submission."""
-    return ["sbatch", "--parsable", *submission.arguments, str(submission.script)]
+    where = [f"--clusters={submission.cluster}"] if submission.cluster else []
+    script = submission.directory / submission.script
+    return ["sbatch", "--parsable", *where, *submission.arguments, str(script)]
+
+
+def _receipt(answer: Answer) -> Submitted:
+    """What sbatch answered.
+
+    Raises:
+        Refused: Slurm, or sbatch itself, said no.
+        AnswerLost: no one id was printed, or something other than sbatch failed: a job may be in the queue.
+        Unreachable: the request did not arrive.
+    """
+    lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+    receipts = [found for line in lines if (found := _RECEIPT.fullmatch(line))]
+    said = [line for line in (*lines, *answer.stderr.splitlines()) if not _RECEIPT.fullmatch(line)]
+    if answer.is_ok and len(receipts) == 1:
+        job, cluster = receipts[0].groups()
+        return Submitted(JobId(int(job)), cluster, "\n".join(said))
+    spoken = any(line.startswith("sbatch: ") for line in answer.stderr.splitlines())
+    if answer.is_ok or receipts or not spoken:
+        raise AnswerLost("sbatch did not say which job it made", where="; ".join(said)[-500:] or None)
+    process.check("sbatch", answer, repeatable=False)
+    raise AssertionError("an answer that is not well is an error")
 
 
 def _carrying(tag: str, jobs: Sequence[Job]) -> Job | None:
-    texts = ((job, f"{job.comment} {job.submit_line}") for job in jobs)
-    return next((job for job, text in texts if tag in text), None)
+    """The first job with `tag` as a whole word, so that no tag is found in a longer one."""
+    word = re.compile(rf"(?<![\w.-]){re.escape(tag)}(?![\w.-])")
+    return next((job for job in jobs if word.search(f"{job.comment} {job.submit_line}")), None)
 
 
 def _chunks(ids: Collection[JobId] | None) -> Iterator[list[JobId] | None]:
@@ -263,7 +279,7 @@ def _chunks(ids: Collection[JobId] | None) -> Iterator[list[JobId] | None]:
 
 
 def _parsed(program: str, parse: Callable[[], Parsed]) -> Parsed:
-    """What `parse` makes of an answer; an unknown shape is an error with the faulty part."""
+    """What `parse` makes of an answer; of an unknown shape it is Slurm's error, with the faulty part."""
     try:
         return parse()
     except (ValueError, KeyError) as error:

@@ -37,6 +37,8 @@ class Retry:
     tries: int = 3
     first_pause: float = 1.0
     longest_pause: float = 15.0
+    within: float = 15.0
+    """No try begins later than about so long after the first: Slurm's commands are patient themselves."""
 
 
 NEVER = Retry(tries=1)
@@ -51,18 +53,25 @@ def run(
     timeout: float = 60.0,
     retry: Retry = NEVER,
     directory: Path | None = None,
+    search_path: str | None = None,
 ) -> Answer:
     """Run a command to its end, again while its fault is a passing one and tries are left.
 
+    The program is looked for on `search_path`, or else on the PATH of `environment`.
+
     Raises:
-        MissingRequirement: the program is not on the PATH of `environment`.
+        MissingRequirement: the program is not there, or cannot be started.
     """
-    for tried in range(1, retry.tries + 1):
-        answer = _once(argv, environment, timeout, directory)
-        if answer.is_ok or tried == retry.tries or not _passes(answer):
+    program = argv[0] if os.sep in argv[0] else find_program(argv[0], search_path or environment.get("PATH"))
+    began = clock.monotonic()
+    tried = 0
+    while True:
+        tried += 1
+        answer = _once(program, argv, environment, timeout, directory)
+        is_late = clock.monotonic() - began > retry.within
+        if answer.is_ok or tried >= retry.tries or is_late or not _passes(answer):
             return answer
         clock.sleep(_pause(retry, tried))
-    raise AssertionError("a command is tried at least once")
 
 
 def check(program: str, answer: Answer, *, repeatable: bool = True) -> Answer:
@@ -76,13 +85,13 @@ def check(program: str, answer: Answer, *, repeatable: bool = True) -> Answer:
     raise to_error(program, answer.stderr or answer.stdout, repeatable=repeatable)
 
 
-def find_program(name: str, environment: Mapping[str, str]) -> str:
-    """The path of a program on the PATH of `environment`.
+def find_program(name: str, search_path: str | None) -> str:
+    """The path of a program on a PATH; None stands for the system's own.
 
     Raises:
         MissingRequirement: there is none.
     """
-    for folder in os.get_exec_path(environment):
+    for folder in (search_path or os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)  # noqa: PTH118  (a path of the PATH may be anything, also empty)
         if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
             return path
@@ -93,15 +102,15 @@ def find_program(name: str, environment: Mapping[str, str]) -> str:
 
 
 def _once(
-    argv: Sequence[str], environment: Mapping[str, str], timeout: float, directory: Path | None
+    program: str, argv: Sequence[str], environment: Mapping[str, str], timeout: float, directory: Path | None
 ) -> Answer:
     import subprocess
 
-    program = argv[0] if os.sep in argv[0] else find_program(argv[0], environment)
     try:
         # A process group of its own: Ctrl-C at the terminal stops slurmkit, not a submit in flight.
         process = subprocess.Popen(
-            [program, *argv[1:]],
+            list(argv),
+            executable=program,
             env=dict(environment),
             cwd=directory,
             stdin=subprocess.DEVNULL,

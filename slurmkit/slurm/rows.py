@@ -39,7 +39,8 @@ def rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
             yield dict(zip(columns, cells, strict=True))
             row, seen = [], 0
     if row:
-        raise ValueError(f"a row of {seen} columns instead of {len(columns)}: {'\\n'.join(row)!r}")
+        left_over = "\n".join(row)
+        raise ValueError(f"a row of {seen} columns instead of {len(columns)}: {left_over!r}")
 
 
 def by_base(ids: Iterable[JobId]) -> dict[int, list[JobId]]:

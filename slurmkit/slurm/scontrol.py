@@ -111,4 +111,5 @@ def _partition(told: Mapping[str, str]) -> Partition:
 
 
 def _tres(text: str | None) -> Tres | None:
-    return Tres.parse(text) if text_or_none(text) else None
+    given = text_or_none(text)
+    return None if given is None else Tres.parse(given)
