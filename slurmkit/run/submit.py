@@ -7,9 +7,10 @@ run id in the job's comment: `slurmkit.run.survey` finds it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from slurmkit import __version__
 from slurmkit.errors import AnswerLost, Refused, Unreachable, UsageError
@@ -34,8 +35,7 @@ TRIES = 5
 """For a run id that is not taken; one in 16 million is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a submit happens: the directory under which runs are made, the variables, the known runs."""
 
     directory: Path
@@ -44,8 +44,7 @@ class Place:
     clock: Clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """All that a submit will write and ask for; nothing has happened yet."""
 
     paths: RunPaths
@@ -57,8 +56,7 @@ class Prepared:
     """Variables of the submitting shell that the job does not get."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """A run that Slurm took, and what there is to say about it."""
 
     prepared: Prepared

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from slurmkit.errors import UsageError
 from slurmkit.script.directives import directives
@@ -25,14 +26,13 @@ SECRET: Final = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|
 """Names of variables whose values do not belong into a script, which Slurm stores and accounting shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """A script and how it is handed to sbatch."""
 
     text: str
     arguments: tuple[str, ...] = ()
     """What cannot stand in a #SBATCH line."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     """Variables that reach the job through sbatch's environment, not through the script."""
     notes: tuple[str, ...] = ()
 

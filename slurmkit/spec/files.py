@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from slurmkit.errors import JobFileError
 from slurmkit.spec.problems import excerpt, printable
@@ -27,8 +28,7 @@ _TOML_PLACE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TomlFile:
+class TomlFile(msgspec.Struct, frozen=True):
     """A file that was read: its text, for positions, and its tables."""
 
     text: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from slurmkit.spec.units import parse_count
 
@@ -20,8 +21,7 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9_.+-]*[A-Za-z_.+-][A-Za-z0-9_.+-]*", re.AS
 _COUNT: Final = re.compile(r"[0-9]+[KMGTPkmgtp]?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Gres:
+class Gres(msgspec.Struct, frozen=True):
     """So many of one resource, of one type or of any."""
 
     name: str
@@ -92,8 +92,7 @@ def parse_tres(value: str) -> dict[str, int | str]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCount:
+class GpuCount(msgspec.Struct, frozen=True):
     """GPUs (or MIG slices) of a job as far as the job file determines them; None where it leaves them open.
 
     `text` says in a few words where the numbers come from; it is empty where no GPU is asked for.
@@ -101,7 +100,7 @@ class GpuCount:
 
     per_node: int | None = None
     total: int | None = None
-    types: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, int] = {}
     """By type, in the unit of the request (a node, a task, the job); untyped GPUs have no entry."""
     text: str = ""
 
@@ -110,8 +109,7 @@ class GpuCount:
         return bool(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(msgspec.Struct, frozen=True):
     """Tasks of the step as far as they are determined: in all, and on each node."""
 
     ntasks: int | None = None

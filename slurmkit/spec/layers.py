@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from slurmkit.errors import JobFileError
 from slurmkit.spec.problems import KeyPath, Source, printable
@@ -25,13 +26,12 @@ ALTERNATIVES: Final = (
 """Options of which Slurm takes one: a stronger layer's choice puts out the weaker layers' others."""
 
 
-@dataclass(slots=True)
-class Merged:
+class Merged(msgspec.Struct):
     """What all layers so far add up to."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    sources: dict[KeyPath, Source] = field(default_factory=dict)
-    raw: dict[KeyPath, str] = field(default_factory=dict)
+    values: dict[str, Any] = {}
+    sources: dict[KeyPath, Source] = {}
+    raw: dict[KeyPath, str] = {}
     """Texts of `--set` values that TOML reads as something else than text."""
 
     def add(self, values: Mapping[str, Any], source: Source) -> None:

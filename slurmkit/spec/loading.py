@@ -6,9 +6,10 @@ merge, all else is replaced. `false` takes back what a weaker layer set, where a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from slurmkit.errors import JobFileError
 from slurmkit.spec import profile as profiles
@@ -31,8 +32,7 @@ EXTENDS: Final = "extends"
 _LONGEST_CHAIN: Final = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A job file that was loaded and found sound."""
 
     spec: JobSpec
@@ -44,7 +44,7 @@ class Loaded:
     profile: profiles.Profile
     warnings: tuple[str, ...] = ()
     """What is allowed but likely not meant, each with its place."""
-    merged: Merged = field(repr=False, compare=False)
+    merged: Merged
 
 
 def load(

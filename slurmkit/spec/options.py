@@ -6,8 +6,9 @@ Facts from sbatch's manual and its option table at each release. The order is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 Kind = Literal[
     "text", "list", "export", "choice", "path", "pattern", "count", "integer", "nodes", "time", "memory",
@@ -17,8 +18,7 @@ Takes = Literal["value", "optional value", "flag"]
 Version = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One long option of sbatch. `name` has underscores; `flag_text` is how sbatch spells it."""
 
     name: str

@@ -6,8 +6,9 @@ Nothing here runs for a sound file: positions are looked up only to print a prob
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,7 @@ KeyPath = tuple[str | int, ...]
 """Where a value stands: keys of tables and indices of lists, from the top."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong, at a key or at its value."""
 
     path: KeyPath
@@ -30,8 +30,7 @@ class Problem:
     """The other side of a contradiction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Where values come from: a file, or one `--set`."""
 
     label: str
