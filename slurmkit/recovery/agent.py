@@ -104,7 +104,7 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
         attempt=current_attempt(environ),
         environ=environ,
         mask=mask,
-        srun=find_program("srun", environ),
+        srun=find_program("srun", environ.get("PATH")),
         clock=SystemClock(),
     )
 
