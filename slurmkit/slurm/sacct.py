@@ -105,6 +105,7 @@ def _time(moment: datetime) -> str:
 
 
 def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
+    ended = parse_epoch(row["End"])
     return Job(
         id=job_id,
         name=row["JobName"],
@@ -116,11 +117,11 @@ def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
         state=JobState.parse(row["State"]),
         reason=text_or_none(row["Reason"]),
         cancelled_by=cancelled_by(row["State"]),
-        exit_code=ExitCode.parse(row["ExitCode"]),
+        exit_code=ExitCode.parse(row["ExitCode"]) if ended else None,
         submit_time=parse_epoch(row["Submit"]),
         eligible_time=parse_epoch(row["Eligible"]),
         start_time=parse_epoch(row["Start"]),
-        end_time=parse_epoch(row["End"]),
+        end_time=ended,
         elapsed=parse_seconds(row["ElapsedRaw"]),
         time_limit=parse_minutes(row["TimelimitRaw"]),
         nodes=_nodes(row["NodeList"]),
@@ -136,13 +137,14 @@ def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
 
 
 def _step(row: Mapping[str, str]) -> Step:
+    ended = parse_epoch(row["End"])
     return Step(
         id=StepId.parse(row["JobID"]),
         name=row["JobName"],
         state=JobState.parse(row["State"]),
-        exit_code=ExitCode.parse(row["ExitCode"]) if row["ExitCode"] else None,
+        exit_code=ExitCode.parse(row["ExitCode"]) if ended else None,
         start_time=parse_epoch(row["Start"]),
-        end_time=parse_epoch(row["End"]),
+        end_time=ended,
         elapsed=parse_seconds(row["ElapsedRaw"]),
         nodes=_nodes(row["NodeList"]),
         tasks=number(row["NTasks"]),

@@ -23,6 +23,10 @@ FAILURES = 5.0
 """Seconds for which a failure is kept: all need not run into it, and all must notice when it has passed."""
 
 
+FORGOTTEN = 86400.0
+"""Seconds after which an answer is thrown away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """Where answers are kept: a folder of this user and host, private to the user."""
@@ -34,7 +38,7 @@ class Shared:
 def default_folder(environ: Mapping[str, str]) -> str:
     """A folder on this machine: answers are not for other hosts, and a lock on a shared disk may be none."""
     base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108  private by its mode
-    return os.path.join(base, f"slurmkit-{os.getuid()}", os.uname().nodename)  # noqa: PTH118
+    return os.path.join(base, f"slurmkit-{os.getuid()}-{os.uname().nodename}")  # noqa: PTH118
 
 
 def shared_answer(
@@ -56,9 +60,12 @@ def shared_answer(
         if kept is not None:
             return kept
         answer = ask()
+        now = shared.clock.now().timestamp()
+        if not file.tell():
+            _sweep(shared.folder, now)
         file.seek(0)
         file.truncate()
-        file.write(_written(answer, shared.clock.now().timestamp()))
+        file.write(_written(answer, now))
     return answer
 
 
@@ -66,15 +73,43 @@ def _open(folder: str, argv: Sequence[str], conf: str) -> int:
     from hashlib import sha256
 
     question = "\0".join((conf, *(word for word in argv if not word.startswith(IGNORED))))
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-    if os.stat(folder).st_uid != os.getuid():  # noqa: PTH116
-        raise PermissionError(folder)
+    _claim(folder)
     name = sha256(question.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return os.open(
         os.path.join(folder, name),  # noqa: PTH118
         os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
         0o600,
     )
+
+
+def _claim(folder: str) -> None:
+    """Make the folder, or see that it is ours alone: others may write where it stands.
+
+    Raises:
+        OSError: it cannot be made, or somebody else made it.
+    """
+    from stat import S_ISDIR
+
+    try:
+        os.mkdir(folder, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        found = os.lstat(folder)
+        if not S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError(folder) from None
+
+
+def _sweep(folder: str, now: float) -> None:
+    """Remove answers that nobody has asked for in a long time."""
+    with os.scandir(folder) as entries:
+        old = [
+            entry.path for entry in entries if now - entry.stat(follow_symlinks=False).st_mtime > FORGOTTEN
+        ]
+    for path in old:
+        # Another process may have been quicker.
+        try:
+            os.unlink(path)  # noqa: PTH108
+        except FileNotFoundError:
+            continue
 
 
 def _written(answer: Answer, now: float) -> bytes:
@@ -89,10 +124,9 @@ def _read(data: bytes, now: float, max_age: float) -> Answer | None:
 
     try:
         kept = json.loads(data)
-    except ValueError:
-        return None
-    if kept["code"] != 0:
+        answer, asked = Answer(kept["code"], kept["stdout"], kept["stderr"]), kept["time"]
+    except (ValueError, KeyError):
+        return None  # new, or its writer was killed
+    if not answer.is_ok:
         max_age = min(max_age, FAILURES)
-    if not 0 <= now - kept["time"] <= max_age:
-        return None
-    return Answer(kept["code"], kept["stdout"], kept["stderr"])
+    return answer if 0 <= now - asked <= max_age else None
