@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ INTERRUPTED = 130
 @contextmanager
 def leaving_jobs_alone(runs: Sequence[RunPaths]) -> Iterator[None]:
     """On Ctrl-C, say that the runs go on and how to come back to them."""
+    gc.enable()  # `slurmkit.cli.start` turned it off for commands that are soon over
     try:
         yield
     except KeyboardInterrupt:

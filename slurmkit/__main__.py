@@ -1,0 +1,5 @@
+"""`python -m slurmkit` is the command `slurmkit`."""
+
+from slurmkit.cli.start import main
+
+main()
