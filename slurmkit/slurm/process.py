@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingRequirement
 from slurmkit.slurm.refusals import PASSING_FAULTS, STOPPED, classify, to_error
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a command left behind. `code` is None where it had to be stopped at its time limit."""
 
     code: int | None
@@ -30,8 +28,7 @@ class Answer:
         return self.code == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """How often a passing fault is met with another try, and how long to wait in between, in seconds."""
 
     tries: int = 3

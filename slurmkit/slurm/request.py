@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.ids import JobId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(NamedTuple):
     """One call of sbatch: nothing of the caller's shell decides, only what stands here.
 
     `tag` is found again in the job's comment and in its submit line; it must be unique.
@@ -23,12 +22,11 @@ class Submission:
     tag: str
     directory: Path
     arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = MappingProxyType({})
     cluster: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """Slurm's receipt: the job id, the cluster where it is not the local one, and what sbatch said aside."""
 
     id: JobId

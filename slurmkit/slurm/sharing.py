@@ -6,8 +6,7 @@ Ten terminals that wait ask Slurm once. While one process asks, the others wait 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.slurm.process import Answer
 
@@ -27,8 +26,7 @@ FORGOTTEN = 86400.0
 """Seconds after which an answer is thrown away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """Where answers are kept: a folder of this user and host, private to the user."""
 
     folder: str

@@ -16,9 +16,9 @@ This module imports neither msgspec nor TOML before a profile exists, so that ev
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from slurmkit.errors import JobFileError
 
@@ -33,8 +33,7 @@ _SETTINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """Settings of the site and the user, the user's over the site's. Intervals in seconds."""
 
     least_interval: float = 2
@@ -42,14 +41,13 @@ class Profile:
     clusters: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
+class ProfileFile(NamedTuple):
     """One profile that exists: where, its text, its defaults for job files, its settings."""
 
     path: Path
     text: str
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, float | str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, float | str] = MappingProxyType({})
 
 
 def user_profile(environ: Mapping[str, str] | None = None) -> Path | None:
