@@ -80,7 +80,7 @@ def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str
         CannotStart: it was not started.
     """
     command = argv[argv.index("--") + 1 :] if "--" in argv else []
-    if not command:
+    if not any(command[:1]):
         raise CannotStart("usage: launch.pyz -- PROGRAM [ARGUMENT...]", CANNOT_LAUNCH)
     try:
         variables, said = rank_environment(environ)
@@ -92,12 +92,15 @@ def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str
     if variables.get("RANK") == "0":
         _check_port(variables.get("MASTER_PORT"))
     passes_on = environ.get("SLURMKIT_SIGNALS") != "all"
+    source, end = os.pipe()
     # Blocked until there is somebody to pass them on to: none is lost, none ends the parent.
     passed = signal.valid_signals() - KEPT_FROM_THE_PROGRAM
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, passed | {signal.SIGCHLD})
-    source, end = os.pipe()
+    missed = set() if passes_on else passed & signal.sigpending()
     child = _start(command, environ, end, mask, own_group=passes_on)
     os.close(end)
+    for number in missed:  # sent to all when the program was not yet one of them
+        _pass_on(child, number)
     received: list[int] = []
 
     def receive(number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,136 @@
+"""Signals through the parent: each reaches the program once, and the parent lives to tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.unit.launch.conftest import Parent
+
+NOTE = """
+import os, signal, sys
+def note(number, frame):
+    os.write(1, b"%d\\n" % number)
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+    signal.signal(number, note)
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+"""
+"""Prints each signal that it gets; ends with SIGKILL only."""
+
+
+def start(parent: Parent) -> subprocess.Popen[bytes]:
+    process = parent.start([sys.executable, "-c", NOTE])
+    assert line(process) == "ready"
+    return process
+
+
+def line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+def end(process: subprocess.Popen[bytes], program: int) -> None:
+    os.kill(program, signal.SIGKILL)
+    process.communicate(timeout=30)
+
+
+def program_of(process: subprocess.Popen[bytes]) -> int:
+    return int(children_of(process))
+
+
+def children_of(process: subprocess.Popen[bytes]) -> str:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+
+
+@pytest.mark.parametrize(
+    "name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CONT", "TSTP", "ALRM", "XCPU", "WINCH", "RTMIN"]
+)
+def test_a_signal_is_passed_on_exactly_once(parent: Parent, name: str) -> None:
+    number = getattr(signal, f"SIG{name}")
+    with start(parent) as process:
+        os.kill(process.pid, number)
+        assert line(process) == str(int(number))
+        # Whatever had come twice would stand before the answer to the next one.
+        os.kill(process.pid, signal.SIGUSR1 if name != "USR1" else signal.SIGUSR2)
+        assert line(process) == str(int(signal.SIGUSR1 if name != "USR1" else signal.SIGUSR2))
+        end(process, program_of(process))
+    assert parent.record()["received"][0] == number
+    assert parent.record()["signal"] == signal.SIGKILL
+
+
+def test_where_slurm_signals_all_processes_itself_nothing_is_passed_on(parent: Parent) -> None:
+    parent.environ["SLURMKIT_SIGNALS"] = "all"
+    with start(parent) as process:
+        os.kill(process.pid, signal.SIGTERM)
+        program = program_of(process)
+        os.kill(program, signal.SIGUSR2)
+        assert line(process) == str(int(signal.SIGUSR2))
+        end(process, program)
+    assert parent.record()["received"] == [signal.SIGTERM]
+
+
+def test_a_signal_in_the_first_moment_reaches_the_program(parent: Parent) -> None:
+    """Sent as soon as the parent has blocked signals, before it may have started anything."""
+    for _ in range(10):
+        with parent.start(["sleep", "60"]) as process:
+            while not blocks(process.pid, signal.SIGTERM):
+                assert process.poll() is None
+            os.kill(process.pid, signal.SIGTERM)
+            assert process.wait(timeout=30) == -signal.SIGTERM
+        assert parent.record()["signal"] == signal.SIGTERM
+        assert parent.record()["received"] == [signal.SIGTERM]
+
+
+def blocks(pid: int, number: int) -> bool:
+    """Whether the process holds the signal back, or has a handler for it."""
+    masks = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return any(int(masks[name], 16) >> (number - 1) & 1 for name in ("SigBlk", "SigCgt"))
+
+
+def test_a_program_that_kills_its_own_group_does_not_take_the_parent_along(parent: Parent) -> None:
+    code, _, _ = parent.run("bash", "-c", "kill -9 0")
+    assert code == -9
+    assert parent.record()["signal"] == 9
+
+
+def test_where_slurm_kills_by_group_the_program_stays_in_it(parent: Parent) -> None:
+    parent.environ["SLURMKIT_SIGNALS"] = "all"
+    with parent.start(["sleep", "60"], start_new_session=True) as process:
+        while not children_of(process):
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_the_program_finds_signals_as_without_a_parent(parent: Parent) -> None:
+    """Python ignores SIGPIPE for itself; `nohup` and Slurm may ignore others on purpose."""
+    tell = ["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]
+
+    def masks(**more: Any) -> tuple[int, int]:
+        _, blocked, _, ignored = parent.run(*tell, **more)[1].split()
+        # glibc's posix_spawn leaves the two signals ignored that its threads use among themselves.
+        return int(blocked, 16), int(ignored, 16) & ~(3 << 31)
+
+    assert masks() == (0, 0)
+    assert masks(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) == (0, 1)
+
+
+def test_a_program_that_stops_is_not_taken_for_ended(parent: Parent) -> None:
+    with start(parent) as process:
+        program = program_of(process)
+        os.kill(program, signal.SIGSTOP)
+        os.kill(program, signal.SIGCONT)
+        assert line(process) == str(int(signal.SIGCONT))
+        assert process.poll() is None
+        end(process, program)
+    assert parent.record()["signal"] == signal.SIGKILL
