@@ -17,6 +17,7 @@ from slurmkit.slurm import process
 from slurmkit.slurm.clock import SystemClock
 from slurmkit.slurm.environment import WHERE_SLURM_IS, for_reading
 from slurmkit.slurm.ids import JobId
+from slurmkit.slurm.refusals import is_fault
 from slurmkit.slurm.request import Submitted
 
 if TYPE_CHECKING:
@@ -220,6 +221,9 @@ class Commands:
             answer = shared_answer(shared, argv, self._environment.get("SLURM_CONF", ""), max_age, ask)
         else:
             answer = ask()
+        if answer.is_ok and not answer.stdout and is_fault(answer.stderr):
+            # Older commands say with code 0 that a daemon is away; an empty answer would mean "no jobs".
+            answer = answer._replace(code=1)
         return process.check(argv[0], answer).stdout
 
     def _change(self, argv: Sequence[str], *, once: bool = False) -> None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingRequirement
-from slurmkit.slurm.refusals import PASSING_FAULTS, STOPPED, classify, to_error
+from slurmkit.slurm.refusals import STOPPED, is_passing_fault, to_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def run(
         tried += 1
         answer = _once(program, argv, environment, timeout, directory)
         is_late = clock.monotonic() - began > retry.within
-        if answer.is_ok or tried >= retry.tries or is_late or not _passes(answer):
+        if answer.is_ok or tried >= retry.tries or is_late or not is_passing_fault(answer.stderr):
             return answer
         clock.sleep(_pause(retry, tried))
 
@@ -143,11 +143,6 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def _passes(answer: Answer) -> bool:
-    row = classify(answer.stderr)
-    return row is not None and row.kind in PASSING_FAULTS
 
 
 def _pause(retry: Retry, tried: int) -> float:

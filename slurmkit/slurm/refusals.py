@@ -33,8 +33,7 @@ Kind = Literal[
     "not set up",
 ]
 
-PASSING_FAULTS: frozenset[Kind] = frozenset({"answer lost", "unreachable", "passing"})
-"""Kinds after which a request that changes nothing is worth another try."""
+_PASSING: frozenset[Kind] = frozenset({"answer lost", "unreachable", "passing"})
 
 STOPPED = "no answer within"
 """What `process.run` itself says of a command that it had to stop."""
@@ -261,6 +260,18 @@ _ERRORS: dict[Kind, type[SlurmkitError]] = {
 def classify(said: str) -> Refusal | None:
     """The first row of the table whose text stands in what a command said; None where none does."""
     return next((row for row in REFUSALS if row.text in said), None)
+
+
+def is_passing_fault(said: str) -> bool:
+    """Whether a request that changes nothing is worth another try."""
+    row = classify(said)
+    return row is not None and row.kind in _PASSING
+
+
+def is_fault(said: str) -> bool:
+    """Whether a command speaks of a daemon that is away, or of accounting that is off."""
+    row = classify(said)
+    return row is not None and row.kind in {*_PASSING, "accounting off"}
 
 
 def to_error(program: str, said: str, *, repeatable: bool) -> SlurmkitError:
