@@ -85,6 +85,19 @@ def connect(cluster: str | None = None) -> Slurm:
 
 
 @functools.cache
+def connect_to_watch(cluster: str | None = None) -> Slurm:
+    """As `connect`, but every question is put once: who watches asks again anyway.
+
+    Raises:
+        JobFileError: a profile is wrong.
+    """
+    from slurmkit.slurm.commands import Commands
+    from slurmkit.slurm.process import NEVER
+
+    return Commands(clusters=cluster or profile().clusters, clock=system_clock(), retry=NEVER)
+
+
+@functools.cache
 def profile() -> Profile:
     """The settings of the site and the user.
 
@@ -115,7 +128,7 @@ def watch_runs(runs: Sequence[RunPaths]) -> Watch:
     intervals = profile()
     return Watch(
         runs,
-        connect,
+        connect_to_watch,
         system_clock(),
         least=intervals.least_interval,
         greatest=intervals.greatest_interval,

@@ -28,7 +28,7 @@ def command(run: str) -> Answer:
     """Tell the story of a run: its attempts, what failed first, where its logs are."""
     from slurmkit.cli.status import row
     from slurmkit.run.events import read
-    from slurmkit.run.logs import attempts, files
+    from slurmkit.run.logs import attempts, batch_logs, files
     from slurmkit.run.survey import open_dossier, survey
     from slurmkit.run.timeline import timeline
 
@@ -39,7 +39,7 @@ def command(run: str) -> Answer:
     moments = timeline(read(paths), _records(dossier))
     attempt = dossier.history.attempt
     failure = attempt.first_failure if attempt else None
-    logs = [str(path) for path in files(dossier, rank=None)]
+    logs = dict.fromkeys(map(str, [*files(dossier, rank=None), *batch_logs(dossier)]))
     data: dict[str, Any] = {
         **row(paths, state, clock.now()),
         "job_file": dossier.record.job_file if dossier.record else None,
@@ -47,7 +47,7 @@ def command(run: str) -> Answer:
         "timeline": [moment._asdict() for moment in moments],
         "attempt_names": attempts(dossier),
         "first_failure": failure,
-        "logs": logs,
+        "logs": list(logs),
     }
     return Answer(data=data, text="\n".join(_text(data, state, moments, failure)))
 

@@ -37,7 +37,7 @@ def wait_for(watch: Watch, runs: Sequence[RunPaths]) -> list[RunState]:
     """Wait until all runs have ended; each new state of one is said once, and each outage of Slurm's."""
     said: dict[str, str] = {}
     states: list[RunState] = []
-    blind = False
+    silent: str | None = None
     with leaving_jobs_alone(runs):
         for states in watch.until_over():
             for state in states:
@@ -45,9 +45,9 @@ def wait_for(watch: Watch, runs: Sequence[RunPaths]) -> list[RunState]:
                 if said.get(state.id) != text:
                     said[state.id] = text
                     note(f"{state.id}: {text}")
-            if watch.is_blind != blind:
-                blind = watch.is_blind
-                note("Slurm does not answer; still waiting" if blind else "Slurm answers again")
+            if watch.silent != silent:
+                silent = watch.silent
+                note(f"{silent} does not answer; still waiting" if silent else "Slurm answers again")
     return states
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from slurmkit.run import ending
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
 
 NEVER = "DependencyNeverSatisfied"
+CANCEL_GRACE = timedelta(minutes=1)
 
 
 def from_jobs(known: RunState, record: RunRecord | None, history: History, sight: Sight) -> RunState:
@@ -34,7 +36,7 @@ def from_jobs(known: RunState, record: RunRecord | None, history: History, sight
     )
     going = [job for job in jobs if not job.state.is_final]
     if going:
-        return _going(known, going)
+        return _going(known, going, is_leaving=_is_leaving(history, sight))
     seen = sum(tasks.values())
     if seen < expected:
         return _partly_seen(known, sight, f"{seen} of {expected} tasks have ended")
@@ -57,12 +59,18 @@ def _count(jobs: Sequence[Job]) -> dict[str, int]:
     return counts
 
 
-def _going(known: RunState, going: Sequence[Job]) -> RunState:
+def _is_leaving(history: History, sight: Sight) -> bool:
+    """Whether the job was cancelled a moment ago, so that what Slurm told of it may be older."""
+    asked = history.cancel_requested
+    return asked is not None and sight.at - asked < CANCEL_GRACE
+
+
+def _going(known: RunState, going: Sequence[Job], *, is_leaving: bool) -> RunState:
     """Something is in the queue: one job that has started speaks for all."""
     active = [job for job in going if not job.state.is_pending]
     if not active:
         reasons = dict.fromkeys(job.reason for job in going if job.reason and job.reason != "None")
-        state = "blocked" if list(reasons) == [NEVER] else "pending"
+        state = "blocked" if list(reasons) == [NEVER] and not is_leaving else "pending"
         word = going[0].state.name
         text = ", ".join(reasons) or (None if word == "PENDING" else word)
         exit_code = 1 if state == "blocked" else None

@@ -142,7 +142,7 @@ def _from_run_ended(known: RunState, history: History, event: Event) -> RunState
     from slurmkit.run.ending import exit_reason
 
     exit_code = event.number("exit_code") or 0
-    outcome = event.text("outcome")
+    outcome = event.text("outcome") or ""
     return known._replace(
         state=outcome if outcome in STATES else "failed" if exit_code else "completed",
         reason=exit_reason(exit_code, history.attempt) if exit_code else None,

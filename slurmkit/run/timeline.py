@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.run import ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from slurmkit.run.events import Event
     from slurmkit.slurm.records import Job
+
+
+ALMOST_A_SECOND = timedelta(microseconds=999_999)
 
 
 class Moment(NamedTuple):
@@ -24,7 +28,9 @@ class Moment(NamedTuple):
 
 def timeline(told: Iterable[Event], jobs: Iterable[Job]) -> list[Moment]:
     """What happened, oldest first. `jobs` are the attempts as accounting has them, one record each."""
-    of_slurm = [moment for job in jobs for moment in _of_job(job)]
+    told = list(told)
+    receipts = [event.time for event in told if event.kind in {"submitted", "adopted"}]
+    of_slurm = [moment for job in jobs for moment in _of_job(job, receipts)]
     # Slurm's own record of an end is there: the copy that was kept of it says nothing more.
     of_events = [_of_event(event) for event in told if event.kind != "job-ended" or not of_slurm]
     return sorted(of_events + of_slurm, key=lambda moment: moment.time)
@@ -84,11 +90,14 @@ _SENTENCES: Mapping[str, tuple[str, Callable[[Event], str]]] = {
 }
 
 
-def _of_job(job: Job) -> Iterator[Moment]:
+def _of_job(job: Job, receipts: Sequence[datetime]) -> Iterator[Moment]:
+    """Slurm cuts off the fractions of its seconds: a start comes after the receipt, an end after all else."""
     if job.start_time and job.nodes:
-        yield Moment(job.start_time, "Slurm", f"job {job.id} started on {','.join(job.nodes)}")
+        second = job.start_time + ALMOST_A_SECOND
+        start = max([job.start_time, *(receipt for receipt in receipts if receipt <= second)])
+        yield Moment(start, "Slurm", f"job {job.id} started on {','.join(job.nodes)}")
     if job.end_time and job.state.is_final:
         text = f"job {job.id} ended: {job.state.name}"
         if not job.state.is_success:
             text += f" ({ending.reason(job, None)})"
-        yield Moment(job.end_time, "Slurm", text)
+        yield Moment(job.end_time + ALMOST_A_SECOND, "Slurm", text)

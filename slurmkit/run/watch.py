@@ -46,12 +46,14 @@ class Watch:
         self._asked = float("-inf")
         self._dossiers: list[Dossier] = []
         self._sights: dict[str, Sight] = {}
-        self._blind = False
 
     @property
-    def is_blind(self) -> bool:
-        """Whether Slurm failed to answer on a run when it was last asked; the last known states stand."""
-        return self._blind
+    def silent(self) -> str | None:
+        """What of Slurm's did not answer when it was last asked, e.g. "slurmctld"."""
+        sights = self._sights.values()
+        names = ["slurmctld"] if any(not sight.queue for sight in sights) else []
+        names += ["slurmdbd"] if any(sight.accounting is False for sight in sights) else []
+        return " and ".join(names) or None
 
     def look(self) -> list[RunState]:
         """The states now. Slurm is asked where that is due, or where the events have changed."""
@@ -70,9 +72,11 @@ class Watch:
     def _ask(self, dossiers: Sequence[Dossier]) -> None:
         # Answers that others got meanwhile will do, but not the one that this process got last time.
         answers = ask(dossiers, self._connect, self._clock.now(), self._pause * FRESH)
-        self._blind = any(sight.is_blind for sight in answers.values())
+        # Of a run on which nothing was seen, the last that was seen stands.
         sights = {
-            run_id: self._sights.get(run_id, sight) if sight.is_blind else sight
+            run_id: sight._replace(jobs=self._sights[run_id].jobs)
+            if sight.is_blind and run_id in self._sights
+            else sight
             for run_id, sight in answers.items()
         }
         quiet = self._as_before(sights)

@@ -57,10 +57,11 @@ def own_job(text: str = "12", state: str = "RUNNING", **fields: Any) -> Job:
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm]:
     fake = FakeSlurm()
     monkeypatch.setattr("slurmkit.slurm.commands.Commands", lambda **_: fake)
-    context.connect.cache_clear()
-    context.profile.cache_clear()
+    for cached in (context.connect, context.connect_to_watch, context.profile):
+        cached.cache_clear()
     yield fake
-    context.connect.cache_clear()
+    for cached in (context.connect, context.connect_to_watch, context.profile):
+        cached.cache_clear()
 
 
 @pytest.fixture

@@ -66,15 +66,15 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_go_on(
 
 
 class FakeWatch:
-    """Yields given states, some of them blind."""
+    """Yields given states, some of them while a daemon is silent."""
 
-    def __init__(self, *looks: tuple[RunState, bool]) -> None:
+    def __init__(self, *looks: tuple[RunState, str | None]) -> None:
         self.looks = looks
-        self.is_blind = False
+        self.silent: str | None = None
 
     def until_over(self) -> Iterator[list[RunState]]:
-        for state, is_blind in self.looks:
-            self.is_blind = is_blind
+        for state, silent in self.looks:
+            self.silent = silent
             yield [state]
 
 
@@ -82,14 +82,15 @@ def test_each_change_is_said_once_and_an_outage_too(capsys: pytest.CaptureFixtur
     from slurmkit.run.state import RunState
 
     pending, running = RunState("r", "pending", "Priority"), RunState("r", "running")
-    looks = [(pending, False), (pending, False), (running, False), (running, True), (running, True),
-             (running, False), (RunState("r", "completed"), False)]  # fmt: skip
+    down = "slurmctld"
+    looks = [(pending, None), (pending, None), (running, None), (running, down), (running, down),
+             (running, None), (RunState("r", "completed"), None)]  # fmt: skip
     watch: Watch = FakeWatch(*looks)  # type: ignore[assignment]
     assert wait_for(watch, [])[0].state == "completed"
     assert capsys.readouterr().err.splitlines() == [
         "r: pending (Priority)",
         "r: running",
-        "Slurm does not answer; still waiting",
+        "slurmctld does not answer; still waiting",
         "Slurm answers again",
         "r: completed",
     ]

@@ -95,6 +95,14 @@ def test_trap_146_a_dependency_that_can_never_be_met_is_an_end() -> None:
     assert (found.state, found.is_end, found.is_success, found.exit_code) == ("blocked", True, False, 1)
 
 
+def test_a_blocked_job_that_was_cancelled_a_moment_ago_is_waited_for() -> None:
+    job = make_job(state="PENDING", reason="DependencyNeverSatisfied")
+    asked = ("cancel-requested", {"job_id": "12"})
+    soon, late = timedelta(seconds=30), timedelta(minutes=2)
+    assert state_of(SUBMITTED, asked, sight=seen(job), after=soon).state == "pending"
+    assert state_of(SUBMITTED, asked, sight=seen(job), after=late).state == "blocked"
+
+
 def test_trap_160_an_array_is_over_when_all_its_tasks_are() -> None:
     one = make_job("12_0", "COMPLETED", exit_code="0:0")
     found = state_of(SUBMITTED, sight=seen(one), record=ARRAY)

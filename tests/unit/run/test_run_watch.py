@@ -100,8 +100,8 @@ def test_trap_154_an_outage_is_waited_out_in_the_last_known_state(
 
     clock.on_sleep = advance
     watch = Watch([make_run()], lambda _: slurm, clock)
-    seen = [(states[0].state, watch.is_blind) for states in watch.until_over()]
-    assert set(seen) == {("running", False), ("running", True), ("completed", False)}
+    seen = [(states[0].state, watch.silent) for states in watch.until_over()]
+    assert set(seen) == {("running", None), ("running", "slurmctld and slurmdbd"), ("completed", None)}
 
 
 def test_a_submit_is_given_up_only_where_slurm_was_asked_after_the_grace(
