@@ -85,11 +85,10 @@ def test_the_compiled_modules_are_those_that_run(parent: Parent, tmp_path: Path)
 def find_python(version: str) -> str:
     """A Python of that version: on the PATH, or among pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    known: list[str | Path | None] = [shutil.which(f"python{version}")]
-    known += pyenv.glob(f"versions/{version}.*/bin/python{version}")
-    for python in filter(None, known):
-        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return str(python)
+    known = [str(path) for path in pyenv.glob(f"versions/{version}.*/bin/python{version}")]
+    for python in [shutil.which(f"python{version}") or "", *known]:
+        if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
     pytest.skip(f"there is no python{version} here")
 
 
