@@ -1,25 +1,18 @@
-"""`#SBATCH` lines: which options a job has, and how a value is written so that sbatch reads it back.
-
-sbatch splits a directive at blanks, takes `#` after a blank for a comment, and knows quotes and backslashes
-(seen on 22.05; read in src/sbatch/opt.c up to 26.05). It expands nothing.
-"""
+"""`#SBATCH` lines: which options a job has, and which of them a line can carry."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.spec.gres import node_count, tasks
+from slurmkit.errors import UsageError
+from slurmkit.script.quoting import directive_quoted
+from slurmkit.spec.gres import format_gpus, node_count, parse_gpus, tasks
 from slurmkit.spec.options import OPTIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.spec.model import JobSpec, OptionValue
-
-_PLAIN: Final = re.compile(r"[\w@%+=:,./\[\]*&|^~!()-]+", re.ASCII)
-LONGEST: Final = 1000
-"""Bytes; a longer value goes onto the command line, where the kernel is the only limit."""
 
 
 class Directives(NamedTuple):
@@ -30,36 +23,36 @@ class Directives(NamedTuple):
 
 
 def directives(spec: JobSpec, *, log: Path, run_id: str) -> Directives:
-    """The options of a job in the order of the table; `log` is the folder of the batch log."""
+    """The options of a job in the order of the table, its name first; `log` is the folder of the batch log.
+
+    Raises:
+        UsageError: the job cannot be asked for like this; says why.
+    """
     values = job_options(spec, log=log, run_id=run_id)
-    lines = [f"--job-name={quoted(spec.name)}"]
+    lines = []
     arguments = []
-    for option in OPTIONS:
-        value = values.get(option.name)
-        if value is None:
-            continue
-        text = spelled(option.flag_text, value, takes=option.takes)
-        if option.where == "script" and len(text.encode()) <= LONGEST:
-            lines.append(written(option.flag_text, value, takes=option.takes))
+    for flag, value in [("--job-name", spec.name), *_spelled(values)]:
+        # A line break ends a directive, whatever quotes stand around it.
+        if "\n" in str(value):
+            arguments.append(f"{flag}={value}")
         else:
-            arguments.append(text)
+            lines.append(flag if value is True else f"{flag}={directive_quoted(str(value))}")
     return Directives(tuple(lines), tuple(arguments))
+
+
+def _spelled(values: dict[str, OptionValue]) -> list[tuple[str, OptionValue]]:
+    return [(option.flag_text, values[option.name]) for option in OPTIONS if option.name in values]
 
 
 def job_options(spec: JobSpec, *, log: Path, run_id: str) -> dict[str, OptionValue]:
     """Options of sbatch by name: the job file's, and those that slurmkit adds to them."""
     values = dict(spec.resources)
-    wanted = tasks(spec)
-    if wanted.per_node is not None:
-        values.setdefault("ntasks_per_node", wanted.per_node)
-    elif wanted.ntasks is not None:
-        values.setdefault("ntasks", wanted.ntasks)
-    nodes = node_count(spec.resources)
-    if spec.spare_nodes and nodes is not None:
-        values["nodes"] = nodes + spec.spare_nodes
-        values.setdefault("no_kill", True)
-    folder = str(log).replace("%", "%%")
-    values.setdefault("output", f"{folder}/{'%A_%a' if 'array' in values else '%j'}.out")
+    if spec.spare_nodes:
+        _add_spares(spec, values)
+    else:
+        values |= _tasks(spec)
+    if "output" not in values:
+        values["output"] = _batch_log(log, is_array="array" in values)
     # A requeued job would otherwise overwrite the log of the attempt that failed.
     values.setdefault("open_mode", "append")
     comment = values.get("comment")
@@ -67,22 +60,46 @@ def job_options(spec: JobSpec, *, log: Path, run_id: str) -> dict[str, OptionVal
     return values
 
 
-def spelled(flag: str, value: OptionValue, *, takes: str) -> str:
-    """One option as an argument of a command line."""
-    if takes == "flag" or value is True:
-        return flag
-    return f"{flag}={value}"
+def _tasks(spec: JobSpec) -> dict[str, OptionValue]:
+    """How many tasks, where that is neither stated by an option nor Slurm's default of one on each node."""
+    wanted = tasks(spec)
+    stated = {"ntasks", "ntasks_per_node", "ntasks_per_gpu", "ntasks_per_tres"} & spec.resources.keys()
+    if stated and spec.launch.ntasks_per_node is None:
+        return {}
+    if wanted.per_node is not None:
+        return {} if wanted.per_node == 1 and not stated else {"ntasks_per_node": wanted.per_node}
+    return {} if wanted.ntasks is None else {"ntasks": wanted.ntasks}
 
 
-def written(flag: str, value: OptionValue, *, takes: str) -> str:
-    """One option as a `#SBATCH` line carries it, quoted where it must be."""
-    if takes == "flag" or value is True:
-        return flag
-    return f"{flag}={quoted(str(value))}"
+def _batch_log(folder: Path, *, is_array: bool) -> str:
+    if "\\" in str(folder):
+        raise UsageError(
+            "Slurm expands no job id where a directory's name has a backslash: the job would have no log",
+            where=str(folder),
+            hint="take the backslash out of the name, or set `output` in [resources]",
+        )
+    return f"{str(folder).replace('%', '%%')}/{'%A_%a' if is_array else '%j'}.out"
 
 
-def quoted(text: str) -> str:
-    """A value as sbatch's own parser of directives reads it back."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _add_spares(spec: JobSpec, values: dict[str, OptionValue]) -> None:
+    """Ask for the spare nodes as well. All nodes are alike: what is counted in all is counted by node."""
+    nodes = node_count(spec.resources)
+    wanted = tasks(spec)
+    if nodes is None:
+        raise UsageError("spare_nodes needs `nodes` as one number", hint="write `nodes = 4`, not a range")
+    if wanted.per_node is None and wanted.ntasks is None:
+        raise UsageError("spare_nodes needs a number of tasks", hint="add `ntasks_per_node`")
+    values["nodes"] = nodes + spec.spare_nodes
+    values.setdefault("no_kill", True)
+    values.pop("ntasks", None)
+    values["ntasks_per_node"] = wanted.per_node or -(-(wanted.ntasks or 0) // nodes)
+    asked = values.pop("gpus", None)
+    if asked is not None and "gpus_per_node" not in values:
+        counts = parse_gpus(str(asked))
+        if any(one.count % nodes for one in counts):
+            raise UsageError(
+                f"`gpus = {asked}` makes no whole number on each of {nodes} nodes, and the spares are like them",
+                hint="ask with `gpus_per_node`",
+            )
+        shares = (type(one)(one.name, one.type, one.count // nodes) for one in counts)
+        values["gpus_per_node"] = format_gpus(shares)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,7 +11,8 @@ import msgspec
 from slurmkit.errors import UsageError
 from slurmkit.script.directives import directives
 from slurmkit.script.filling import fill
-from slurmkit.script.preparation import preparation
+from slurmkit.script.preparation import is_secret, preparation
+from slurmkit.script.quoting import shell_quoted
 from slurmkit.script.step import program, srun_arguments
 
 if TYPE_CHECKING:
@@ -22,8 +21,15 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 TEMPLATES: Final = ("managed", "plain")
-SECRET: Final = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE)
-"""Names of variables whose values do not belong into a script, which Slurm stores and accounting shows."""
+_FAULTS_OF_TEMPLATES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What an expression in a user's template may end in, besides Jinja2's own."""
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,20 +57,20 @@ def render(
     Relative paths of the job file count from `directory`.
 
     Raises:
-        UsageError: the user's template cannot be read or rendered; says where.
+        UsageError: the job cannot be written as a script, or the user's template fails; says where.
     """
-    secrets = {name: value for name, value in spec.environment.variables.items() if SECRET.search(name)}
+    secrets = {name: value for name, value in spec.environment.variables.items() if is_secret(name)}
     spec = _exporting(spec, secrets)
     options = directives(spec, log=run_directory / "logs", run_id=run_id)
     context = {
         "title": _one_line(f"{spec.name}, rendered by slurmkit"),
         "directives": "\n".join(f"#SBATCH {line}" for line in options.lines),
-        "environment": preparation(spec.environment, directory=directory, secrets=secrets),
-        "run_directory": quote(str(run_directory)),
-        "run_id": quote(run_id),
-        "python": quote(python),
-        "srun": " ".join(map(quote, srun_arguments(spec))),
-        "program": " ".join(map(quote, program(spec))),
+        "preparation": preparation(spec.environment, directory=directory),
+        "run_directory": shell_quoted(str(run_directory)),
+        "run_id": shell_quoted(run_id),
+        "python": shell_quoted(python),
+        "srun": " ".join(map(shell_quoted, srun_arguments(spec))),
+        "program": " ".join(map(shell_quoted, program(spec))),
     }
     notes = tuple(
         f"{name} is passed through the environment, not written into the script" for name in secrets
@@ -102,23 +108,24 @@ def _fill_users(template: str, context: Mapping[str, str], spec: JobSpec) -> str
         raise UsageError(
             f"there is no template {missing}", hint=f"`{'`, `'.join(TEMPLATES)}`, or the path of a file"
         ) from error
-    except jinja2.TemplateSyntaxError as error:
-        raise UsageError(f"template: {error.message}", where=f"{path}:{error.lineno}") from error
-    except jinja2.TemplateError as error:
-        raise UsageError(f"template: {error}", where=f"{path}:{_line(error, path)}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the template cannot be read: {error}", where=str(path)) from error
+    except jinja2.TemplateSyntaxError as error:
+        where = f"{error.filename or path}:{error.lineno}"
+        raise UsageError(f"template: {error.message}", where=where) from error
+    except (jinja2.TemplateError, *_FAULTS_OF_TEMPLATES) as error:
+        raise UsageError(f"template: {error}", where=_place(error, path)) from error
     if not text.startswith("#!"):
         raise UsageError("the template makes no script: its first line must begin with #!", where=f"{path}:1")
     return text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
-def _line(error: Exception, path: Path) -> int:
-    """The line of the template in which the error arose."""
+def _place(error: Exception, path: Path) -> str:
+    """The template and its line in which the error arose; Jinja2 puts them into the traceback."""
     from traceback import extract_tb
 
-    frames = extract_tb(error.__traceback__)
-    return max((frame.lineno or 0 for frame in frames if Path(frame.filename).name == path.name), default=0)
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.endswith(".py")]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)
 
 
 def _one_line(text: str) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
-from slurmkit.spec.gres import node_count, tasks
+from slurmkit.spec.gres import gpu_count, node_count, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurmkit.spec.model import Container, JobSpec
+
+TORCHRUN: Final = re.compile(r"\b(?:torchrun|torch\.distributed\.(?:run|launch))\b")
+"""A command that starts torchrun itself."""
 
 
 def srun_arguments(spec: JobSpec) -> tuple[str, ...]:
@@ -18,18 +22,13 @@ def srun_arguments(spec: JobSpec) -> tuple[str, ...]:
 
 
 def program(spec: JobSpec) -> tuple[str, ...]:
-    """The argv that each task runs: the command, inside its container where apptainer runs it.
+    """The argv that each task runs: the command, under torchrun or in its container where asked for."""
+    return (*_apptainer(spec), *_torchrun(spec), *_command(spec))
 
-    A command that is a line of bash is expanded on the node, by bash.
-    """
-    command = ("bash", "-c", spec.command) if isinstance(spec.command, str) else spec.command
-    container = spec.container
-    if container is None or container.runtime != "apptainer":
-        return command
-    gpus = ("--nv",) if _asks_for_gpus(spec) else ()
-    mounts = tuple(f"--bind={mount}" for mount in container.mounts)
-    workdir = (f"--pwd={container.workdir}",) if container.workdir else ()
-    return ("apptainer", "exec", *gpus, *mounts, *workdir, *container.arguments, container.image, *command)
+
+def _command(spec: JobSpec) -> tuple[str, ...]:
+    """A line of bash is expanded on the node; as in the script, one of its commands that fails fails all."""
+    return ("bash", "-eo", "pipefail", "-c", spec.command) if isinstance(spec.command, str) else spec.command
 
 
 def _shape(spec: JobSpec) -> Iterator[str]:
@@ -46,7 +45,8 @@ def _shape(spec: JobSpec) -> Iterator[str]:
     if cpus is not None:
         # From 22.05 to 23.02 srun reads SLURM_CPUS_PER_TASK no more.
         yield f"--cpus-per-task={cpus}"
-    distribution = spec.resources.get("distribution")
+    # The mesh lays its innermost axis over neighbours: they must be on one node, whatever the site's default.
+    distribution = spec.resources.get("distribution", "block" if spec.parallel else None)
     if distribution is not None:
         yield f"--distribution={distribution}"
 
@@ -73,7 +73,29 @@ def _pyxis(container: Container | None) -> Iterator[str]:
     yield from container.arguments
 
 
-def _asks_for_gpus(spec: JobSpec) -> bool:
-    from slurmkit.spec.gres import gpu_count
+def _apptainer(spec: JobSpec) -> Iterator[str]:
+    container = spec.container
+    if container is None or container.runtime != "apptainer":
+        return
+    yield from ("apptainer", "exec")
+    if gpu_count(spec):
+        yield "--nv"
+    yield from (f"--bind={mount}" for mount in container.mounts)
+    if container.workdir:
+        yield f"--pwd={container.workdir}"
+    yield from container.arguments
+    yield container.image
 
-    return bool(gpu_count(spec))
+
+def _torchrun(spec: JobSpec) -> Iterator[str]:
+    """The one task of each node starts the ranks there; its number is known only inside the step."""
+    text = spec.command if isinstance(spec.command, str) else " ".join(spec.command)
+    if spec.launch.launcher != "torchrun" or TORCHRUN.search(text):
+        return
+    gpus = gpu_count(spec)
+    per_node = gpus.per_node or "gpu" if gpus else 1
+    where = (
+        '--nnodes="$WORLD_SIZE" --node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
+    )
+    line = f'exec torchrun {where} --nproc-per-node={per_node} --no-python "$@"'
+    yield from ("bash", "-c", line, "torchrun")

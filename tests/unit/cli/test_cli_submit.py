@@ -141,7 +141,7 @@ def test_what_leaks_in_is_stripped_and_said(
     monkeypatch.setenv("SLURM_CONF", "/here")
     (place / "job.toml").write_text(
         'name = "x"\ncommand = ["true"]\n[environment]\nkeep = ["SLURM_HINT"]\n'
-        'variables = { API_TOKEN = "s" }\n'
+        'variables = { API_TOKEN = "s3cr3t" }\n'
     )
     environments = []
 
@@ -155,8 +155,8 @@ def test_what_leaks_in_is_stripped_and_said(
     (environment,) = environments
     assert "SBATCH_PARTITION" not in environment
     assert (environment["SLURM_HINT"], environment["SLURM_CONF"]) == ("nomultithread", "/here")
-    assert environment["API_TOKEN"] == "s"
-    assert "API_TOKEN" not in only_run(place).job_sbatch.read_text()
+    assert environment["API_TOKEN"] == "s3cr3t"
+    assert "s3cr3t" not in only_run(place).job_sbatch.read_text()
 
 
 def test_trap_140_a_log_directory_that_is_not_there_is_made(slurmkit: Slurmkit, place: Path) -> None:

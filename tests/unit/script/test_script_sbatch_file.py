@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmkit.script.directives import quoted
+from slurmkit.script.quoting import directive_quoted as quoted
 from slurmkit.script.sbatch_file import parse
 
 
