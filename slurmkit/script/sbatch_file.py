@@ -8,9 +8,11 @@ of all lines are one command line, read as getopt_long does: `-N2`, `-N 2`, `-Ht
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from slurmkit.script.shell import commands
 from slurmkit.spec.options import BY_SHORT, OPTIONS, Option, find
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 Fault = Literal["unknown", "ambiguous", "no value", "unwanted value", "stray word", "open quote"]
 WORD: Final = "#SBATCH"
 _NAMES: Final = tuple(option.flag_text for option in OPTIONS)
+_ALIKE: Final = re.compile(r"(\s*)(#+)(\s*)SBATCH\s+-")
 _SPACES: Final = " \t\v\f\r"
 
 
@@ -96,6 +99,34 @@ def parse(text: str) -> SbatchFile:
         first_command=first_command,
         has_dos_line_ends="\r\n" in text,
     )
+
+
+def ignored_directives(script: SbatchFile) -> tuple[tuple[Line, str], ...]:
+    """Lines that look like directives and are none to sbatch, each with the reason."""
+    inside = {
+        one.line + offset
+        for one in commands(script.body)
+        if "<<" in one.text
+        for offset in range(1, one.text.count("\n") + 1)
+    }
+    found = []
+    for line in script.body:
+        match = _ALIKE.match(line.text)
+        if match is None or line.number in inside:
+            continue
+        indent, hashes, gap = match.groups()
+        if len(hashes) > 1:
+            reason = "has two `#`, which makes it a comment"
+        elif gap:
+            reason = "has a blank after the `#`, which makes it a comment"
+        elif indent:
+            reason = "is indented; a directive begins in the first column"
+        else:
+            reason = (
+                f"stands after the first command (line {script.first_command}), where sbatch stops reading"
+            )
+        found.append((line, reason))
+    return tuple(found)
 
 
 def _is_comment(line: Line) -> bool:
