@@ -8,12 +8,16 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import click
+import msgspec
 
 from slurmkit import errors
 from slurmkit.cli.table import COMMANDS, GROUPS
 from slurmkit.run.events import KINDS
+from slurmkit.spec.loading import CHECKED_ONLY
+from slurmkit.spec.model import JobSpec, Section
 from slurmkit.spec.options import OPTIONS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -38,6 +42,60 @@ def _help(command: click.Command, name: str, *, level: int) -> str:
         for child in command.list_commands(context):
             text += "\n" + _help(command.commands[child], f"{name} {child}", level=level + 1)
     return text
+
+
+def job_file() -> str:
+    """The keys of the job file, section by section, from the model."""
+    parts = [
+        "# The job file",
+        "",
+        "TOML. Every mistake in it is reported at once, with file, line and column. Values come from,",
+        "weakest first: built-in defaults, `/etc/slurmkit/site.toml` and",
+        "`$XDG_CONFIG_HOME/slurmkit/config.toml` (both under `[defaults]`), the file named by `extends`,",
+        "the job file, and `--set key.path=value`.",
+        "`slurmkit render --explain` says where each came from; `slurmkit schema` prints the JSON Schema.",
+        "",
+        f"{', '.join(f'`[{name}]`' for name in CHECKED_ONLY)} are checked, and not acted on yet:",
+        "`submit` says so.",
+        "",
+        "The keys of `[resources]` are [sbatch's options](resources.md), and `spare_nodes`.",
+        "",
+        "## Top level",
+        "",
+        *_keys(JobSpec, skip=("resources", "spare_nodes")),
+    ]
+    for name, hint in get_type_hints(JobSpec).items():
+        for section in (hint, *get_args(hint)):
+            if isinstance(section, type) and issubclass(section, Section):
+                about = (section.__doc__ or "").strip()
+                parts += ["", f"## `[{name}]`", "", about, "", *_keys(section)]
+    return "\n".join(parts) + "\n"
+
+
+def _keys(section: type[Section], skip: tuple[str, ...] = ()) -> list[str]:
+    lines = ["| key | default | what it does |", "|---|---|---|"]
+    hints = get_type_hints(section, include_extras=True)
+    for field in msgspec.structs.fields(section):
+        described = [meta.description for meta in getattr(hints[field.name], "__metadata__", ())]
+        if field.name in skip or not described:
+            continue
+        default = "required" if field.required else f"`{_default(field.default)}`"
+        about = (described[0] or "").replace("|", "\\|")
+        lines.append(f"| `{field.name}` | {default} | {about} |")
+    return lines
+
+
+def _default(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return "[]"
+        case str():
+            return f'"{value}"'
+    return str(value) if value is not msgspec.NODEFAULT else "{}"
 
 
 def sbatch_options() -> str:
@@ -92,6 +150,7 @@ def events() -> str:
 
 
 PAGES = {
+    "job-file.md": job_file,
     "commands.md": commands,
     "resources.md": sbatch_options,
     "errors.md": error_tree,
