@@ -5,7 +5,6 @@ Facts from sbatch's manual and slurmd's naming of batch files. Where releases di
 
 from __future__ import annotations
 
-import glob
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +52,8 @@ def expand(pattern: str, values: Mapping[str, str | int]) -> str:
 
 def as_glob(pattern: str, values: Mapping[str, str | int]) -> str:
     """A glob that matches the file that sbatch makes of `pattern`: `*` for what is not known."""
+    import glob
+
     return _replaced(pattern, values, glob.escape, unknown="*")
 
 
