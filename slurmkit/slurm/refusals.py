@@ -157,9 +157,10 @@ REFUSALS: tuple[Refusal, ...] = (
         "permanent",
         _NODES,
         {
+            "Memory specification can not be satisfied": "No node has that much memory",
+            "CPU count per node can not be satisfied": "No node has that many CPUs",
             "Requested node configuration is not available": "No node can ever give what is asked for",
             "Memory required by task is not available": "No node has that much memory",
-            "Memory specification can not be satisfied": "No node has that much memory",
             "More processors requested than permitted": "Too many CPUs are asked for",
             "CPU count specification invalid": "The number of CPUs does not fit the nodes",
             "Task count specification invalid": "The number of tasks does not fit the nodes",

@@ -106,6 +106,7 @@ def _time(moment: datetime) -> str:
 
 def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
     ended = parse_epoch(row["End"])
+    nodes = _nodes(row["NodeList"])
     return Job(
         id=job_id,
         name=row["JobName"],
@@ -117,14 +118,15 @@ def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
         state=JobState.parse(row["State"]),
         reason=text_or_none(row["Reason"]),
         cancelled_by=cancelled_by(row["State"]),
-        exit_code=ExitCode.parse(row["ExitCode"]) if ended else None,
+        exit_code=_exit_code(row["ExitCode"]) if ended else None,
         submit_time=parse_epoch(row["Submit"]),
         eligible_time=parse_epoch(row["Eligible"]),
-        start_time=parse_epoch(row["Start"]),
+        # Without nodes it is the moment at which a waiting job was cancelled.
+        start_time=parse_epoch(row["Start"]) if nodes else None,
         end_time=ended,
         elapsed=parse_seconds(row["ElapsedRaw"]),
         time_limit=parse_minutes(row["TimelimitRaw"]),
-        nodes=_nodes(row["NodeList"]),
+        nodes=nodes,
         node_count=number(row["NNodes"]),
         cpus=number(row["AllocCPUS"]),
         tres=_tres(row["AllocTRES"]),
@@ -142,7 +144,7 @@ def _step(row: Mapping[str, str]) -> Step:
         id=StepId.parse(row["JobID"]),
         name=row["JobName"],
         state=JobState.parse(row["State"]),
-        exit_code=ExitCode.parse(row["ExitCode"]) if ended else None,
+        exit_code=_exit_code(row["ExitCode"]) if ended else None,
         start_time=parse_epoch(row["Start"]),
         end_time=ended,
         elapsed=parse_seconds(row["ElapsedRaw"]),
@@ -151,6 +153,10 @@ def _step(row: Mapping[str, str]) -> Step:
         tres=_tres(row["AllocTRES"]),
         max_rss=parse_memory(row["MaxRSS"]),
     )
+
+
+def _exit_code(text: str) -> ExitCode | None:
+    return ExitCode.parse(text) if text else None  # a step that was cancelled may have none
 
 
 def _nodes(text: str) -> tuple[str, ...]:

@@ -304,6 +304,13 @@ def test_trap_013_memory_stands_on_the_steps_and_one_that_has_none_is_not_zero(
     assert [step.max_rss for step in job.steps] == [3758096384, None]
 
 
+def test_a_cancelled_step_may_have_ended_without_an_exit_code(stubs: Stubs, slurm: Commands) -> None:
+    answers_sacct(
+        stubs, prints(recorded(JobID="94") + recorded(JobID="94.0", State="CANCELLED", ExitCode=""))
+    )
+    assert slurm.accounting([JobId(94)])[0].steps[0].exit_code is None
+
+
 def test_trap_017_the_jobs_state_is_the_allocations(stubs: Stubs, slurm: Commands) -> None:
     steps = recorded(JobID="94.batch", State="CANCELLED", ExitCode="0:9") + recorded(
         JobID="94.0", State="CANCELLED"
