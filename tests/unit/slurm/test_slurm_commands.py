@@ -119,6 +119,12 @@ def test_trap_136_no_id_or_several_is_never_a_guess(stubs: Stubs, slurm: Command
     assert len(stubs.calls()) == 1
 
 
+def test_trap_165_a_submit_without_an_id_leaves_nothing_to_watch(stubs: Stubs, slurm: Commands) -> None:
+    stubs.add("sbatch", "exit 0")
+    with pytest.raises(AnswerLost, match="did not say which job"):
+        slurm.submit(submission())
+
+
 def test_trap_136_banners_with_digits_are_passed_on_and_not_read(stubs: Stubs, slurm: Commands) -> None:
     banner = "Welcome to System3\n--> checking quota (/home1/..) OK\n910003\n"
     stubs.add("sbatch", f"{prints(banner)}; echo 'sbatch: no partition specified, using default p_all' >&2")
@@ -362,6 +368,26 @@ def test_trap_039_times_are_asked_for_and_given_in_utc(
             since=SINCE, until=SINCE + timedelta(days=1)
         )
     assert "--endtime=2026-12-02T09:30:00" in stubs.calls()[-1]
+
+
+def test_trap_157_a_record_is_searched_for_in_a_bounded_time_and_by_few_ids(
+    stubs: Stubs, slurm: Commands
+) -> None:
+    answers_sacct(stubs, "exit 0")
+    slurm.accounting([JobId(number) for number in range(1, 1001)], since=SINCE, steps=False)
+    (call,) = (call for call in stubs.calls() if call[1] != "--helpformat")
+    assert "--starttime=2026-12-01T09:30:00" in call
+    assert "--allocations" in call
+
+
+def test_trap_159_text_is_asked_for_with_the_columns_that_are_read(stubs: Stubs, slurm: Commands) -> None:
+    stubs.add("squeue", "exit 0")
+    answers_sacct(stubs, "exit 0")
+    slurm.jobs()
+    slurm.accounting([JobId(1)])
+    words = [word for call in stubs.calls() for word in call]
+    assert not [word for word in words if word.startswith(("--json", "--yaml", "--long"))]
+    assert len([word for word in words if word.startswith(("--Format=", "--format="))]) == 2
 
 
 def test_fields_that_this_sacct_does_not_know_are_not_asked_for(stubs: Stubs, slurm: Commands) -> None:
