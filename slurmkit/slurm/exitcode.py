@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 OUT_OF_MEMORY = 125
 """Stands where a signal would, and is none: the out-of-memory killer struck."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExitCode:
+class ExitCode(NamedTuple):
     """Exit code and signal; at most one of the two is set by Slurm."""
 
     code: int

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 LARGEST_TASK = 4_000_000
 """The highest array index that any Slurm accepts (`MaxArraySize` is at most 4000001)."""
 
-_PIECE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_PIECE = r"(\d+)(?:-(\d+)(?::(\d+))?)?"
 _JOB = re.compile(r"(\d+)(?:_(\d+)|_\[([^\]]+)\]|\+(\d+))?", re.ASCII)
-_STEP = re.compile(r"\d+(?:\+\d+)?|[A-Za-z][A-Za-z_]*", re.ASCII)
+_STEP = r"\d+(?:\+\d+)?|[A-Za-z][A-Za-z_]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class StepId:
             ValueError: names the text.
         """
         job, dot, step = text.strip().partition(".")
-        if not dot or _STEP.fullmatch(step) is None:
+        if not dot or re.fullmatch(_STEP, step, re.ASCII) is None:
             raise ValueError(f"not a step id: {text!r}")
         return cls(JobId.parse(job), step)
 
@@ -136,7 +136,7 @@ class StepId:
 
 
 def _span(piece: str, text: str) -> Iterable[int]:
-    found = _PIECE.fullmatch(piece)
+    found = re.fullmatch(_PIECE, piece, re.ASCII)
     if found is None:
         raise ValueError(f"not an array index or range: {piece!r} in {text!r}")
     first, last, step = (int(part) if part else None for part in found.groups())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def parse(text: str, asked: Sequence[str], ids: Collection[JobId] | None = None)
         if wanted is None or is_wanted(job_id, row["JobIDRaw"], wanted):
             own = []
             found.append((_job(job_id, row), own))
-    return [replace(job, steps=tuple(steps)) if steps else job for job, steps in found]
+    return [job._replace(steps=tuple(steps)) if steps else job for job, steps in found]
 
 
 def count_restarts(jobs: Sequence[Job]) -> list[Job]:
@@ -96,7 +95,7 @@ def count_restarts(jobs: Sequence[Job]) -> list[Job]:
     def earlier(job: Job) -> int:
         return sum(1 for time in submits.get(job.id, ()) if job.submit_time and time < job.submit_time)
 
-    return [replace(job, restarts=earlier(job)) if job.restarts is None else job for job in jobs]
+    return [job._replace(restarts=earlier(job)) if job.restarts is None else job for job in jobs]
 
 
 def _time(moment: datetime) -> str:

@@ -48,13 +48,14 @@ def shared_answer(
     """
     import fcntl
 
+    question = "\0".join((conf, *(word for word in argv if not word.startswith(IGNORED))))
     try:
-        descriptor = _open(shared.folder, argv, conf)
+        descriptor = _open(shared.folder, question)
     except OSError:
         return ask()
     with os.fdopen(descriptor, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        kept = _read(file.read(), shared.clock.now().timestamp(), max_age)
+        kept = _read(file.read(), question, shared.clock.now().timestamp(), max_age)
         if kept is not None:
             return kept
         answer = ask()
@@ -63,18 +64,17 @@ def shared_answer(
             _sweep(shared.folder, now)
         file.seek(0)
         file.truncate()
-        file.write(_written(answer, now))
+        file.write(_written(question, answer, now))
     return answer
 
 
-def _open(folder: str, argv: Sequence[str], conf: str) -> int:
-    from hashlib import sha256
+def _open(folder: str, question: str) -> int:
+    from zlib import adler32, crc32
 
-    question = "\0".join((conf, *(word for word in argv if not word.startswith(IGNORED))))
     _claim(folder)
-    name = sha256(question.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    data = question.encode("utf-8", "surrogateescape")
     return os.open(
-        os.path.join(folder, name),  # noqa: PTH118
+        os.path.join(folder, f"{crc32(data):08x}{adler32(data):08x}"),  # noqa: PTH118
         os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
         0o600,
     )
@@ -110,21 +110,24 @@ def _sweep(folder: str, now: float) -> None:
             continue
 
 
-def _written(answer: Answer, now: float) -> bytes:
+def _written(question: str, answer: Answer, now: float) -> bytes:
     import json
 
-    kept = {"time": now, "code": answer.code, "stdout": answer.stdout, "stderr": answer.stderr}
-    return json.dumps(kept).encode()
+    return json.dumps([question, now, *answer]).encode()
 
 
-def _read(data: bytes, now: float, max_age: float) -> Answer | None:
+def _read(data: bytes, question: str, now: float, max_age: float) -> Answer | None:
     import json
 
     try:
-        kept = json.loads(data)
-        answer, asked = Answer(kept["code"], kept["stdout"], kept["stderr"]), kept["time"]
-    except (ValueError, KeyError):
+        asked, time, code, stdout, stderr = json.loads(data)
+    except ValueError:
         return None  # new, or its writer was killed
-    if not answer.is_ok:
-        max_age = min(max_age, FAILURES)
-    return answer if 0 <= now - asked <= max_age else None
+    if asked != question:
+        return None  # two questions may share a file's name
+    age = now - time
+    return (
+        Answer(code, stdout, stderr)
+        if 0 <= age <= (max_age if code == 0 else min(max_age, FAILURES))
+        else None
+    )

@@ -5,7 +5,6 @@ A word that is not in the table (Slurm adds some with most releases) is kept as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Kind = Literal["pending", "running", "ending", "final", "unknown"]
@@ -51,8 +50,7 @@ JOB_STATES: tuple[_Job, ...] = (
 _JOB_BY_WORD = {word: row for row in JOB_STATES for word in (row.name, row.compact)}
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(NamedTuple):
     """A job's state: its base, and the flags that Slurm showed beside it."""
 
     name: str
@@ -171,8 +169,7 @@ HARMLESS_NODE_FLAGS = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "DYN
 """Flags under which a node takes jobs like any other; every other flag, known or not, stands in the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(NamedTuple):
     """A node's state: its base (UNKNOWN where only a flag was shown) and its flags."""
 
     name: str

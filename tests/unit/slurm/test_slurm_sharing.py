@@ -82,7 +82,7 @@ def test_an_answer_from_the_future_is_not_believed(shared: Shared, clock: FakeCl
     assert ask.times == 2
 
 
-@pytest.mark.parametrize("left", [b"", b'{"time": 1', b"{}", b"\xff\xfe"])
+@pytest.mark.parametrize("left", [b"", b'["squeue", 1', b"{}", b"[]", b"\xff\xfe"])
 def test_what_a_killed_writer_left_is_no_answer(shared: Shared, left: bytes, tmp_path: Path) -> None:
     ask = Asked()
     shared_answer(shared, ARGV, "c", 10, ask)
