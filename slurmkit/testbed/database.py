@@ -31,6 +31,7 @@ def install(testbed: Testbed) -> None:
             f"--user={user}",
             "--auth-root-authentication-method=socket",
             f"--auth-root-socket-user={user}",
+            "--force",  # it would insist on looking up this host's name, which nobody here needs
             "--skip-test-db",
             "--skip-name-resolve",
         ],
