@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmkit.script.environment_lines import is_harmless, prepare
-from slurmkit.script.launch_line import read_launch, starts_program
+from slurmkit.script.launch_line import program_words, read_launch, starts_program
 from slurmkit.script.shell import Command, commands, words
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def _has_program_inside(command: Command) -> bool:
 
 
 def _looks_like_program(command: Command) -> bool:
-    first = command.words[0]
-    if first.is_operator or is_harmless(command) or first.raw in _BUILTINS:
+    own = program_words(command)
+    if not own or is_harmless(command) or own[0].raw in _BUILTINS:
         return False
     return "\n" not in command.text or "\\\n" in command.text
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from slurmkit.spec.options import Option
     from slurmkit.spec.problems import Problem
 
+_STAND_INS: Final = {"name": "job", "command": "true"}
+"""What a job file must have, where the script's own cannot be used."""
 _FAULTS: Final = {
     "unknown": "is not an option of sbatch's",
     "ambiguous": "is the start of more than one option",
@@ -66,7 +68,7 @@ def _named_after(file_name: str) -> str:
     try:
         return job_name(file_name)
     except ValueError:
-        return "job"
+        return _STAND_INS["name"]
 
 
 def to_toml(imported: Imported, *, file_name: str) -> str:
@@ -144,5 +146,7 @@ def _take_out(tables: dict[str, Any], problem: Problem, lines: dict[str, int]) -
     for name in outer:
         table = table[name]
     del table[key]
+    for required, stand_in in _STAND_INS.items():
+        tables.setdefault(required, stand_in)
     right = f"; {problem.right}" if problem.right else ""
     return Note(lines.get(str(key), 0) if outer == ["resources"] else 0, f"{problem.what}{right}")

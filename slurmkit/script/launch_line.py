@@ -32,9 +32,18 @@ _ONCE: Final = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1")
 
 def starts_program(command: Command) -> bool:
     """Whether a command is of a kind that starts the job's program."""
-    words = _without_prefixes(command.words)
-    name = (words[0].value or "").rpartition("/")[2] if words else ""
+    words = program_words(command)
+    name = _name_of(words[0]) if words else ""
     return name in _STARTERS or _PYTHON.fullmatch(name) is not None
+
+
+def program_words(command: Command) -> Sequence[Word]:
+    """The words of a command's program, up to the first operator; none where it only assigns."""
+    return _without_prefixes(list(takewhile(lambda word: not word.is_operator, command.words)))
+
+
+def _name_of(word: Word) -> str:
+    return (word.value or "").rpartition("/")[2]
 
 
 def read_launch(
@@ -57,7 +66,7 @@ def read_launch(
         if _ASSIGNMENT.match(word.raw):
             _assign(word, made)
     words = list(_without_prefixes(words))
-    name = (words[0].value or "").rpartition("/")[2]
+    name = _name_of(words[0])
     if name == "srun":
         words = words[1:]
         read_srun(words, made, resources)
@@ -101,7 +110,7 @@ def _assign(word: Word, made: Launching) -> None:
 
 
 def _set_command(words: list[Word], text: str, made: Launching) -> None:
-    values = [word.value for word in words]
+    values = [word.value for word in words] or ["true"]
     if "<<" not in text and all(value is not None for value in values):
         made.command = [str(value) for value in values]
         return

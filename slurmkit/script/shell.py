@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _HEREDOC: Final = re.compile(r"<<(-?)\s*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([\w.-]+))")
 _IN_DOUBLE: Final = r"""(?:\\.|\$\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|[^"\\])*"""
 _SUBSTITUTION: Final = r"""\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\$\{[^}]*\}|`[^`]*`|[<>]\([^)]*\)"""
-_ARRAY: Final = r"""(?<=[\w\]]=)\((?:\#[^\n]*|'[^']*'|"(?:\\.|[^"\\])*"|[^()'"#]|(?<!\s)\#)*\)"""
+_ARRAY: Final = (
+    rf"""(?<=[\w\]]=)\((?:\#[^\n]*|'[^']*'|"{_IN_DOUBLE}"|{_SUBSTITUTION}|[^()'"#]|(?<!\s)\#)*\)"""
+)
 _TOKEN: Final = re.compile(
     r"(?P<blank>(?:[ \t]|\\\n)+)|(?P<comment>\#[^\n]*)|(?P<end>[\n;])"
     r"|(?P<operator>&&|\|\|?|&>>?|[0-9]*[<>]&[0-9-]+|[0-9]*(?:>>|<<<|<<-?|[<>](?!\())|&|\(\(|\)\)|[()])"
@@ -25,6 +27,8 @@ _TOKEN: Final = re.compile(
     rf"""|{_SUBSTITUTION}|{_ARRAY}|[^ \t\n\\'"`;&|<>()])+)""",
     re.DOTALL,
 )
+LONGEST: Final = 250
+"""Lines; what does not end before is taken for one command with all that follows."""
 _OPEN: Final = frozenset({"if", "case", "for", "while", "until", "select", "{", "(", "(("})
 _CLOSE: Final = frozenset({"fi", "esac", "done", "}", ")", "))"})
 _CONTINUE: Final = frozenset({"&&", "|", "||"})
@@ -127,7 +131,7 @@ def commands(lines: Iterable[Line]) -> tuple[Command, ...]:
         else:
             heredocs = _heredocs(line.text)
         text = "\n".join(one.text for one in kept)
-        if not heredocs and _is_complete(text):
+        if not heredocs and len(kept) <= LONGEST and _is_complete(text):
             made.append(Command(kept[0].number, text))
             kept = []
     if kept:
