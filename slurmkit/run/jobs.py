@@ -36,7 +36,11 @@ def from_jobs(known: RunState, record: RunRecord | None, history: History, sight
     )
     going = [job for job in jobs if not job.state.is_final]
     if going:
-        return _going(known, going, is_leaving=_is_leaving(history, sight))
+        state = _going(known, going, is_leaving=_is_leaving(history, sight))
+        if state.state == "pending" and not sight.queue and history.is_running:
+            # slurmdbd hears of a start later than the agent, and not at all while slurmctld is away.
+            return state._replace(state="running", reason="slurmctld does not answer")
+        return state
     seen = sum(tasks.values())
     if seen < expected:
         return _partly_seen(known, sight, f"{seen} of {expected} tasks have ended")

@@ -226,3 +226,9 @@ def test_a_run_without_its_record_still_has_a_state() -> None:
 def test_every_state_is_explained_and_every_kind_of_event_too() -> None:
     assert all(meaning.text for meaning in STATES.values())
     assert all(KINDS.values())
+
+
+def test_the_agents_word_of_a_start_goes_before_an_accounting_that_has_not_heard_of_it() -> None:
+    pending = Sight(jobs=[make_job(state="PENDING")], queue=False, accounting=True)
+    assert state_of(SUBMITTED, STARTED, sight=pending).state == "running"
+    assert state_of(SUBMITTED, STARTED, sight=seen(make_job(state="PENDING"))).state == "pending"
