@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import UsageError
 from slurmkit.script.quoting import directive_quoted
+from slurmkit.script.step import counts_by_gpu
 from slurmkit.spec.gres import format_gpus, node_count, parse_gpus, tasks
 from slurmkit.spec.options import OPTIONS
 
@@ -92,13 +93,14 @@ def _add_spares(spec: JobSpec, values: dict[str, OptionValue]) -> None:
     values["nodes"] = nodes + spec.spare_nodes
     values.setdefault("no_kill", True)
     values.pop("ntasks", None)
-    values["ntasks_per_node"] = wanted.per_node or -(-(wanted.ntasks or 0) // nodes)
+    if not counts_by_gpu(spec):
+        values["ntasks_per_node"] = wanted.per_node or -(-(wanted.ntasks or 0) // nodes)
     asked = values.pop("gpus", None)
     if asked is not None and "gpus_per_node" not in values:
         counts = parse_gpus(str(asked))
         if any(one.count % nodes for one in counts):
             raise UsageError(
-                f"`gpus = {asked}` makes no whole number on each of {nodes} nodes, and the spares are like them",
+                f"`gpus = {asked}` does not divide by {nodes} nodes, and the spares must be like them",
                 hint="ask with `gpus_per_node`",
             )
         shares = (type(one)(one.name, one.type, one.count // nodes) for one in counts)

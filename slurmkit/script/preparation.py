@@ -34,25 +34,37 @@ def preparation(environment: Environment, *, directory: Path) -> str:
     Relative paths count from `directory`. Secrets are expected in the environment already.
 
     Raises:
-        UsageError: a variable is one that bash sets itself.
+        UsageError: a variable is one that bash sets itself, or a home is nobody's.
     """
     parts = [fill("prologue", {"failed": str(FAILED)})]
     if environment.modules:
         loads = "\n".join(f"load {shell_quoted(module)}" for module in environment.modules)
         parts.append(fill("modules", {"loads": loads}))
     if environment.venv:
-        venv = directory / Path(environment.venv).expanduser()
-        parts.append(fill("venv", {"venv": shell_quoted(str(venv))}))
+        venv = shell_quoted(str(path_from(directory, environment.venv)))
+        parts.append(fill("venv", {"venv": venv}))
     if environment.conda:
-        conda = environment.conda
-        place = str(directory / Path(conda).expanduser()) if "/" in conda else conda
-        parts.append(fill("conda", {"conda": shell_quoted(place)}))
+        name = environment.conda
+        conda = str(path_from(directory, name)) if "/" in name else name
+        parts.append(fill("conda", {"conda": shell_quoted(conda)}))
     if environment.variables:
         parts.append("\n" + "".join(_variable(*one) for one in environment.variables.items()))
     if environment.setup:
         lines = "\n".join(environment.setup).replace("\r\n", "\n")
         parts.append(fill("setup", {"lines": lines}))
     return "".join(parts)
+
+
+def path_from(directory: Path, text: str) -> Path:
+    """A path as the job file has it: relative to `directory`, or to a home with `~`.
+
+    Raises:
+        UsageError: there is no such user.
+    """
+    try:
+        return directory / Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"`{text}`: {error}", hint="write `./~...` for a name that begins so") from error
 
 
 def is_secret(name: str) -> bool:

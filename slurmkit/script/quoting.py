@@ -15,6 +15,8 @@ def shell_quoted(text: str) -> str:
 
     Control characters are spelled out: sbatch refuses a script with a carriage return at the end of a line.
     """
+    if text.startswith("=") and shlex.quote(text) == text:
+        return f"'{text}'"  # bash needs no quotes here, but readers and shellcheck see an assignment
     if not _STEERING.search(text):
         return shlex.quote(text)
     plain = text.replace("\\", "\\\\").replace("'", "\\'")

@@ -11,16 +11,17 @@ import msgspec
 from slurmkit.errors import UsageError
 from slurmkit.script.directives import directives
 from slurmkit.script.filling import fill
-from slurmkit.script.preparation import is_secret, preparation
+from slurmkit.script.preparation import is_secret, path_from, preparation
 from slurmkit.script.quoting import shell_quoted
 from slurmkit.script.step import program, srun_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from slurmkit.spec.model import JobSpec
 
 TEMPLATES: Final = ("managed", "plain")
+_WIDTH: Final = 90
 _FAULTS_OF_TEMPLATES: Final = (
     ArithmeticError,
     AttributeError,
@@ -69,14 +70,27 @@ def render(
         "run_directory": shell_quoted(str(run_directory)),
         "run_id": shell_quoted(run_id),
         "python": shell_quoted(python),
-        "srun": " ".join(map(shell_quoted, srun_arguments(spec))),
-        "program": " ".join(map(shell_quoted, program(spec))),
+        "srun": _words(srun_arguments(spec)),
+        "program": _words(program(spec)),
     }
     notes = tuple(
         f"{name} is passed through the environment, not written into the script" for name in secrets
     )
     text = fill(template, context) if template in TEMPLATES else _fill_users(template, context, spec)
     return Rendered(text=text, arguments=options.arguments, environment=secrets, notes=notes)
+
+
+def _words(words: Sequence[str]) -> str:
+    """Words of a command, continued on further lines where one would become too long to read."""
+    made = ""
+    column = 0
+    for word in map(shell_quoted, words):
+        if column and column + len(word) > _WIDTH:
+            made += "\\\n  "
+            column = 0
+        made += word + " "
+        column += len(word) + 1
+    return made.removesuffix(" ")
 
 
 def _exporting(spec: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
@@ -99,7 +113,7 @@ def _fill_users(template: str, context: Mapping[str, str], spec: JobSpec) -> str
 
     from slurmkit.templating import sandboxed_environment
 
-    path = Path(template).expanduser()
+    path = path_from(Path(), template)
     sandbox = sandboxed_environment(path.parent)
     try:
         text = sandbox.get_template(path.name).render(context, spec=spec)

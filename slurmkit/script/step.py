@@ -26,6 +26,11 @@ def program(spec: JobSpec) -> tuple[str, ...]:
     return (*_apptainer(spec), *_torchrun(spec), *_command(spec))
 
 
+def counts_by_gpu(spec: JobSpec) -> bool:
+    """Whether tasks are asked for by GPU: srun refuses to hear of their number on a node as well."""
+    return "ntasks_per_gpu" in spec.resources or "ntasks_per_tres" in spec.resources
+
+
 def _command(spec: JobSpec) -> tuple[str, ...]:
     """A line of bash is expanded on the node; as in the script, one of its commands that fails fails all."""
     return ("bash", "-eo", "pipefail", "-c", spec.command) if isinstance(spec.command, str) else spec.command
@@ -39,7 +44,7 @@ def _shape(spec: JobSpec) -> Iterator[str]:
         yield f"--nodes={nodes}"
     if wanted.ntasks is not None:
         yield f"--ntasks={wanted.ntasks}"
-    if wanted.per_node is not None:
+    if wanted.per_node is not None and not counts_by_gpu(spec):
         yield f"--ntasks-per-node={wanted.per_node}"
     cpus = spec.resources.get("cpus_per_task")
     if cpus is not None:
