@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from slurmkit.script.sbatch_file import Line
 
 _HEREDOC: Final = re.compile(r"<<(-?)\s*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([\w.-]+))")
-_IN_DOUBLE: Final = r"""(?:\\.|\$\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|[^"\\])*"""
-_SUBSTITUTION: Final = r"""\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\$\{[^}]*\}|`[^`]*`|[<>]\([^)]*\)"""
-_ARRAY: Final = (
-    rf"""(?<=[\w\]]=)\((?:\#[^\n]*|'[^']*'|"{_IN_DOUBLE}"|{_SUBSTITUTION}|[^()'"#]|(?<!\s)\#)*\)"""
+_IN_DOUBLE: Final = r"""(?>\\.|\$\((?>[^()"]|"[^"]*+"|\([^()]*+\))*+\)|[^"\\])*+"""
+_SUBSTITUTION: Final = (
+    r"""\$\((?>[^()]|\((?>[^()]|\([^()]*+\))*+\))*+\)|\$\{[^}]*+\}|`[^`]*+`|[<>]\([^)]*+\)"""
 )
+_ARRAY: Final = (
+    rf"""(?<=[\w\]]=)\((?>\#[^\n]*+|'[^']*+'|"{_IN_DOUBLE}"|{_SUBSTITUTION}|[^()'"#]|(?<!\s)\#)*+\)"""
+)
+# Every group is atomic: a script that ends in the middle must not be tried in all ways.
 _TOKEN: Final = re.compile(
-    r"(?P<blank>(?:[ \t]|\\\n)+)|(?P<comment>\#[^\n]*)|(?P<end>[\n;])"
+    r"(?P<blank>(?:[ \t]|\\\n)++)|(?P<comment>\#[^\n]*+)|(?P<end>[\n;])"
     r"|(?P<operator>&&|\|\|?|&>>?|[0-9]*[<>]&[0-9-]+|[0-9]*(?:>>|<<<|<<-?|[<>](?!\())|&|\(\(|\)\)|[()])"
-    rf"""|(?P<word>(?:\\.|'[^']*'|"{_IN_DOUBLE}"|\$'(?:\\.|[^'\\])*'"""
-    rf"""|{_SUBSTITUTION}|{_ARRAY}|[^ \t\n\\'"`;&|<>()])+)""",
+    rf"""|(?P<word>(?>\\.|'[^']*+'|"{_IN_DOUBLE}"|\$'(?>\\.|[^'\\])*+'"""
+    rf"""|{_SUBSTITUTION}|{_ARRAY}|[^ \t\n\\'"`;&|<>()])++)""",
     re.DOTALL,
 )
 LONGEST: Final = 250

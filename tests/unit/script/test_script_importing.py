@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slurmkit.script import render
 from slurmkit.script.importing import Imported, import_script, to_toml
 from slurmkit.script.sbatch_file import SbatchFile, parse
 from slurmkit.spec import load
+from slurmkit.spec.conflicts import conflicts, pair_conflicts
+from slurmkit.spec.convert import convert
 from slurmkit.spec.model import JobSpec
 from slurmkit.spec.options import BY_NAME
 from slurmkit.spec.values import normalise
@@ -190,3 +194,23 @@ def test_no_text_of_a_script_breaks_the_job_file(hostile: str, tmp_path: Path) -
     toml = to_toml(made, file_name=f"a{hostile}b")
     assert tomllib.loads(toml) == made.tables
     loaded(made, tmp_path)
+
+
+_LINES = sorted({line for path in SCRIPTS for line in path.read_bytes().decode().split("\n")})
+
+
+@given(st.lists(st.sampled_from(_LINES) | st.text(max_size=20), max_size=30))
+@settings(max_examples=200, deadline=5000)
+def test_whatever_the_script_its_job_file_is_sound(lines: list[str]) -> None:
+    made = import_script("\n".join(["#!/bin/bash", *lines]), file_name="x")
+    tables = tomllib.loads(to_toml(made, file_name="x"))
+    assert tables == made.tables
+    spec, problems = convert(tables)
+    assert spec is not None
+    assert not [*problems, *pair_conflicts(tables["resources"]), *conflicts(spec)]
+
+
+@pytest.mark.parametrize("text", ["$(" * 2000, "a=(" * 2000, '"$(' * 2000, "{" * 2000, "if x\n" * 2000])
+@pytest.mark.timeout(20)
+def test_a_script_that_ends_in_the_middle_is_not_tried_in_all_ways(text: str) -> None:
+    import_script(f"#!/bin/bash\n{text}", file_name="x")
