@@ -72,14 +72,8 @@ class Batch:
 
     def render(self, spec: JobSpec, template: str = "plain", **options: Any) -> Rendered:
         """The script of a job of this directory."""
-        return render(
-            spec,
-            run_directory=self.run_directory,
-            run_id="r-1",
-            template=template,
-            directory=self.directory,
-            **options,
-        )
+        places = {"run_directory": self.run_directory, "run_id": "r-1", "directory": self.directory}
+        return render(spec, template=template, **{**places, **options})
 
     def submit(self, rendered: Rendered, environment: Mapping[str, str] | None = None) -> str:
         """Hand a script to sbatch; the job id."""
@@ -135,15 +129,15 @@ class Batch:
 
 def fields(text: str) -> dict[str, str]:
     """What `scontrol show job` says: several fields on a line, except where a text has one to itself."""
-    found = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
-        first, _, rest = line.strip().partition("=")
-        if first == "JobId":
-            found["JobName"] = rest.partition(" JobName=")[2]
-        elif first in TEXTS:
-            found[first] = rest.removesuffix(" ")
+        others, is_first, name = line.strip().partition(" JobName=")
+        if is_first:
+            found["JobName"] = name
+        field, _, rest = others.partition("=")
+        if field in TEXTS:
+            found[field] = rest.removesuffix(" ")
         else:
-            found |= {
-                name: value for name, equals, value in (w.partition("=") for w in line.split()) if equals
-            }
+            words = (word.partition("=") for word in others.split())
+            found |= {name: value for name, equals, value in words if equals}
     return found
