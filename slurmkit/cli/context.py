@@ -118,18 +118,10 @@ def system_clock() -> Clock:
 
 
 def watch_runs(runs: Sequence[RunPaths]) -> Watch:
-    """A watch on runs at the pace that the profiles allow.
+    """A watch on runs at the pace that the profiles allow."""
+    from slurmkit.run.watch import Pace, Watch
 
-    Raises:
-        JobFileError: a profile is wrong.
-    """
-    from slurmkit.run.watch import Watch
+    def pace() -> Pace:
+        return Pace(profile().least_interval, profile().greatest_interval)
 
-    intervals = profile()
-    return Watch(
-        runs,
-        connect_to_watch,
-        system_clock(),
-        least=intervals.least_interval,
-        greatest=intervals.greatest_interval,
-    )
+    return Watch(runs, connect_to_watch, system_clock(), pace)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.run.state import Sight
 from slurmkit.run.survey import ask, open_dossier, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
@@ -26,6 +26,13 @@ FRESH = 0.95
 """The part of the interval within which another process's answer is as good as an own one."""
 
 
+class Pace(NamedTuple):
+    """How often Slurm is asked: the shortest and the longest interval, in seconds."""
+
+    least: float = 2.0
+    greatest: float = 60.0
+
+
 class Watch:
     """Runs that are watched. `look` may be called at any pace; Slurm is asked at its own."""
 
@@ -34,16 +41,16 @@ class Watch:
         runs: Sequence[RunPaths],
         connect: Connect,
         clock: Clock,
-        *,
-        least: float = 2.0,
-        greatest: float = 60.0,
+        pace: Callable[[], Pace] = Pace,
     ) -> None:
+        """`connect` and `pace` are called only where Slurm has to be asked."""
         self._runs = runs
         self._connect = connect
         self._clock = clock
-        self._least, self._greatest = least, greatest
-        self._pause = least
-        self._asked = float("-inf")
+        self._read_pace = pace
+        self._pace = Pace()
+        self._pause = self._pace.least
+        self._asked: float | None = None
         self._dossiers: list[Dossier] = []
         self._sights: dict[str, Sight] = {}
 
@@ -58,8 +65,7 @@ class Watch:
     def look(self) -> list[RunState]:
         """The states now. Slurm is asked where that is due, or where the events have changed."""
         dossiers = [open_dossier(paths) for paths in self._runs]
-        waited = self._clock.monotonic() - self._asked
-        if waited >= (self._pause if dossiers == self._dossiers else self._least):
+        if any(one.needs_slurm for one in dossiers) and self._is_due(dossiers):
             self._ask(dossiers)
         self._dossiers = dossiers
         sights = {
@@ -68,6 +74,14 @@ class Watch:
             if one.needs_slurm
         }
         return settle(dossiers, sights, self._clock.now())
+
+    def _is_due(self, dossiers: Sequence[Dossier]) -> bool:
+        if self._asked is None:
+            self._pace = self._read_pace()
+            self._pause = self._pace.least
+            return True
+        waited = self._clock.monotonic() - self._asked
+        return waited >= (self._pause if dossiers == self._dossiers else self._pace.least)
 
     def _ask(self, dossiers: Sequence[Dossier]) -> None:
         # Answers that others got meanwhile will do, but not the one that this process got last time.
@@ -80,7 +94,7 @@ class Watch:
             for run_id, sight in answers.items()
         }
         quiet = self._as_before(sights)
-        self._pause = min(self._pause * GROWTH, self._greatest) if quiet else self._least
+        self._pause = min(self._pause * GROWTH, self._pace.greatest) if quiet else self._pace.least
         self._asked, self._sights = self._clock.monotonic(), sights
 
     def _as_before(self, sights: Mapping[str, Sight]) -> bool:

@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from slurmkit.launch import archive
+from slurmkit.launch.archive import build
 from tests.bench.measure import Comparison, Program
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def comparisons(directory: Path) -> Iterator[list[Comparison]]:
     """The launcher outside of Slurm, where it is rank 0 of 1."""
     launcher = directory / "launch.pyz"
-    archive.build(launcher)
+    build(launcher)
     ours = Program(
         name="launch.pyz -- true",
         argv=[sys.executable, "-I", "-S", str(launcher), "--", "true"],

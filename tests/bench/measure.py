@@ -71,6 +71,8 @@ def compare(comparison: Comparison) -> Result:
 
 def _run(program: Program) -> float:
     environment = {**os.environ, **program.environment}
+    # Whoever has no bytecode kept would compile at each start: that is not what is compared.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     begin = time.perf_counter()
     done = subprocess.run(
         list(program.argv),

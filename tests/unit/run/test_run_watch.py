@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import Unreachable
 from slurmkit.run import events
 from slurmkit.run.state import SUBMIT_GRACE
-from slurmkit.run.watch import LOOK, Watch
+from slurmkit.run.watch import LOOK, Pace, Watch
 from tests.unit.run.conftest import NOW, FakeClock, FakeSlurm, make_job
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_trap_158_slurm_is_asked_more_and_more_seldom_while_nothing_changes(
 
 def test_a_site_can_set_the_least_interval(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
     slurm.live = [make_job()]
-    watch = Watch([make_run()], lambda _: slurm, clock, least=30)
+    watch = Watch([make_run()], lambda _: slurm, clock, lambda: Pace(30))
     for _ in range(30):
         watch.look()
         clock.sleep(1)
@@ -64,7 +64,7 @@ def test_the_agents_word_of_a_success_ends_the_waiting_without_slurm(
 ) -> None:
     paths = make_run()
     slurm.live = [make_job()]
-    states = Watch([paths], lambda _: slurm, clock, least=1000).until_over()
+    states = Watch([paths], lambda _: slurm, clock, lambda: Pace(1000)).until_over()
     assert next(states)[0].state == "running"
     events.append(paths, "run-ended", exit_code=0)
     assert next(states)[0].state == "completed"
@@ -75,7 +75,7 @@ def test_the_agents_word_of_a_success_ends_the_waiting_without_slurm(
 def test_an_event_makes_slurm_worth_asking_sooner(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
     paths = make_run()
     slurm.live = [make_job()]
-    watch = Watch([paths], lambda _: slurm, clock, least=2, greatest=600)
+    watch = Watch([paths], lambda _: slurm, clock, lambda: Pace(2, 600))
     for _ in range(2000):
         watch.look()
         clock.sleep(1)
@@ -107,7 +107,7 @@ def test_trap_154_an_outage_is_waited_out_in_the_last_known_state(
 def test_a_submit_is_given_up_only_where_slurm_was_asked_after_the_grace(
     make_run: Make, slurm: FakeSlurm, clock: FakeClock
 ) -> None:
-    watch = Watch([make_run("mine", job_id=None)], lambda _: slurm, clock, least=60, greatest=60)
+    watch = Watch([make_run("mine", job_id=None)], lambda _: slurm, clock, lambda: Pace(60, 60))
     clock.time = NOW + SUBMIT_GRACE - timedelta(seconds=10)
     assert watch.look()[0].state == "submitting"
     clock.time = NOW + SUBMIT_GRACE + timedelta(seconds=10)
@@ -129,7 +129,7 @@ def test_answers_that_others_got_will_do_but_never_the_last_one_of_ones_own(
     make_run: Make, slurm: FakeSlurm, clock: FakeClock
 ) -> None:
     slurm.live = [make_job()]
-    watch = Watch([make_run()], lambda _: slurm, clock, least=10, greatest=60)
+    watch = Watch([make_run()], lambda _: slurm, clock, lambda: Pace(10, 60))
     asked: list[float] = []
     for _ in range(300):
         watch.look()
