@@ -144,10 +144,11 @@ def run_steps(setting: Setting) -> StepEnd:
     if remark:
         report.say(remark)
     for number in range(STARTS_FOR_A_PORT):
+        if number:
+            report.say("the step starts again, with another port")
         end = run_step(setting, number, address)
         if not end.is_port_taken or signal.SIGTERM in end.received:
             break
-        report.say("the port of the rendezvous was taken; the step starts again with another")
     return end
 
 
@@ -178,7 +179,12 @@ def run_step(setting: Setting, number: int, address: str) -> StepEnd:
         received=[signal.Signals(one).name for one in received] or None,
         first_failure=report.as_fields(end.first_failure),
     )
-    report.step_ended(end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank))
+    if end.is_port_taken:
+        report.say(f"port {port} was taken by another program when rank 0 started")
+    else:
+        report.step_ended(
+            end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank)
+        )
     return end
 
 
