@@ -116,15 +116,20 @@ class Batch:
 
     def told(self) -> list[Told]:
         """What the ranks saw, by rank."""
-        found = sorted(self.directory.glob("rank-*.json"), key=lambda path: int(path.stem[5:]))
-        texts = [json.loads(path.read_text()) for path in found]
-        return [
-            Told(
-                [bytes.fromhex(word) for word in text["argv"]],
-                {name: bytes.fromhex(value) for name, value in text["environ"].items()},
-            )
-            for text in texts
-        ]
+        return read_told(self.directory)
+
+
+def read_told(directory: Path) -> list[Told]:
+    """What the ranks that ran in a directory saw, by rank."""
+    found = sorted(directory.glob("rank-*.json"), key=lambda path: int(path.stem[5:]))
+    texts = [json.loads(path.read_text()) for path in found]
+    return [
+        Told(
+            [bytes.fromhex(word) for word in text["argv"]],
+            {name: bytes.fromhex(value) for name, value in text["environ"].items()},
+        )
+        for text in texts
+    ]
 
 
 def fields(text: str) -> dict[str, str]:

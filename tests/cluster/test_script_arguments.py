@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+import tomli_w
 
 from slurmkit.spec.model import Environment
-from tests.cluster.batch import Batch
+from tests.cluster.batch import DUMP, Batch, read_told
+from tests.cluster.site import Site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,3 +115,24 @@ def test_a_secret_that_nobody_passed_on_ends_the_script(batch: Batch) -> None:
     job = batch.run(batch.spec(environment=Environment(variables={"HF_TOKEN": "x"})), environment={})
     assert job["ExitCode"] == "78:0"
     assert "HF_TOKEN is not in the environment" in batch.log()
+
+
+def test_a_submitted_job_file_says_all_of_this_to_every_rank(slurm_testbed: Testbed, tmp_path: Path) -> None:
+    words = [word for word in HOSTILE if word.isascii() or word.isprintable()]
+    values = {f"V{number}": value for number, value in enumerate((*words, "c,d"))}
+    with closing(Site(slurm_testbed, tmp_path)) as site:
+        program = site.work / "dump it.py"
+        program.write_text(DUMP)
+        job = {
+            "name": "it's $HOME",
+            "command": [sys.executable, str(program), *words],
+            "resources": {"nodes": 2, "ntasks_per_node": 2, "mem": "100M", "time": "10m"},
+            "environment": {"variables": values},
+        }
+        (site.work / "job.toml").write_text(tomli_w.dumps(job))
+        site.run("submit", "job.toml", "--wait")
+        ranks = read_told(site.work)
+    assert len(ranks) == 4
+    for rank in ranks:
+        assert rank.argv == [os.fsencode(word) for word in words]
+        assert {name: os.fsdecode(rank.environ[name]) for name in values} == values
