@@ -131,6 +131,7 @@ def _once(
             code, err = None, err + f"\n{argv[0]}: {STOPPED} {timeout:g} s\n".encode()
         except BaseException:
             _kill(process.pid)
+            process.wait()
             raise
     return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Slurm(Protocol):
     """What slurmkit asks of Slurm. Every method raises `slurmkit.errors.SlurmError` and nothing else.
 
+    The one exception: `MissingRequirement`, where this machine has no way to Slurm at all.
     An id that Slurm does not know is absent from a listing: absent is not finished.
     """
 
@@ -55,7 +56,8 @@ class Slurm(Protocol):
     ) -> list[Job]:
         """Job records of slurmdbd with their steps; with `duplicates`, one record per attempt.
 
-        `max_age` as in `jobs`; without `since`, all time where there are ids, else the last day.
+        `max_age` as in `jobs`; without `since`, all time where there are ids, else the last day. A record may
+        know the end of a job some seconds before its name, partition and submit line.
 
         Raises:
             Unreachable: slurmdbd does not answer, or accounting is switched off (`reference` differs).

@@ -87,7 +87,7 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     *_rows(
         "unreachable",
-        "sacctmgr ping shows whether slurmdbd is up",
+        "sacctmgr show cluster shows whether slurmdbd is up",
         {
             "Problem talking to the database": "slurmdbd does not answer",
             "failed to open persistent connection": "slurmdbd does not answer",

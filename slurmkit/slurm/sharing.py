@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 
     from slurmkit.slurm.clock import Clock
 
-IGNORED = ("--starttime=", "--endtime=")
-"""Options that differ from call to call though the question is the same."""
-
 FAILURES = 5.0
 """Seconds for which a failure is kept: all need not run into it, and all must notice when it has passed."""
-
 
 FORGOTTEN = 86400.0
 """Seconds after which an answer is thrown away."""
@@ -48,7 +44,7 @@ def shared_answer(
     """
     import fcntl
 
-    question = "\0".join((conf, *(word for word in argv if not word.startswith(IGNORED))))
+    question = "\0".join((conf, *argv))
     try:
         descriptor = _open(shared.folder, question)
     except OSError:

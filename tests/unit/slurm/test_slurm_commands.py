@@ -550,3 +550,30 @@ def test_an_answer_that_is_young_enough_is_not_asked_for_again(
     assert len(stubs.calls()) == 1
     slurm.jobs(user="u")
     assert len(stubs.calls()) == 2
+
+
+def test_nodes_partitions_configuration_and_version_are_asked_of_scontrol(
+    stubs: Stubs, slurm: Commands
+) -> None:
+    node = "NodeName={} NodeAddr=a RealMemory=1 State=IDLE CPUTot=2\n"
+    stubs.add(
+        "scontrol",
+        f"""case "$*" in
+        *"show node") {prints(node.format("n1") + node.format("n2"))};;
+        *"show partition") {prints("PartitionName=p Default=YES Nodes=n[1-2] State=UP MaxTime=1-00:00:00")};;
+        *"show config") {prints("MinJobAge   = 300 sec")};;
+        --version) echo "slurm 24.11.5";;
+        esac""",
+    )
+    assert [node.name for node in slurm.nodes()] == ["n1", "n2"]
+    assert [node.name for node in slurm.nodes(["n2", "n9"])] == ["n2"]
+    assert [partition.name for partition in slurm.partitions()] == ["p"]
+    assert slurm.config() == slurm.config() == {"MinJobAge": "300 sec"}
+    assert slurm.version() == (24, 11, 5)
+    assert len(stubs.calls()) == 5
+
+
+def test_what_is_no_version_is_an_error_of_slurms(stubs: Stubs, slurm: Commands) -> None:
+    stubs.add("scontrol", "echo hello")
+    with pytest.raises(SlurmError, match="hello"):
+        slurm.version()

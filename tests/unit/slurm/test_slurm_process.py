@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,3 +125,22 @@ def test_folders_and_plain_files_on_the_path_are_no_programs(tmp_path: Path) -> 
 def test_a_command_that_said_nothing_is_still_an_error() -> None:
     with pytest.raises(Refused, match="scancel failed"):
         check("scancel", Answer(3, "", ""))
+
+
+def test_an_interruption_ends_the_command_before_it_is_passed_on(
+    stubs: Stubs, clock: FakeClock, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    stubs.add("squeue", f"touch '{ready}'; sleep 600")
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(["squeue"], environment=stubs.environment, clock=clock)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ready.exists()

@@ -55,11 +55,11 @@ def test_another_question_or_another_slurm_has_its_own_answer(
     assert ask.times == 2
 
 
-def test_the_same_question_of_another_moment_shares_the_answer(shared: Shared) -> None:
+def test_an_answer_for_a_shorter_time_is_not_taken_for_one_of_a_longer(shared: Shared) -> None:
     ask = Asked()
-    for start in ("2026-12-01", "2026-12-02"):
+    for start in ("2026-12-01", "2026-11-01"):
         shared_answer(shared, ["sacct", f"--starttime={start}"], "c", 10, ask)
-    assert ask.times == 1
+    assert ask.times == 2
 
 
 @pytest.mark.parametrize("code", [1, None])
