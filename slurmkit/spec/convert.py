@@ -134,8 +134,9 @@ class _Conversion:
         return kind(**made) if len(self.problems) == before else _FAILED
 
     def _list(self, kind: object, inner: object, value: list[object], path: KeyPath) -> object:
-        if not value and _check_of(kind) == "command":
-            return self._note(path, f"{dotted(path)}: is empty; name the program to run")
+        if _check_of(kind) == "command" and value[:1] in ([], [""]):
+            place = (*path, 0) if value else path
+            return self._note(place, f"{dotted(place)}: is empty; name the program to run")
         made = [self._value(inner, one, (*path, index)) for index, one in enumerate(value)]
         if any(one is _FAILED for one in made):
             return _FAILED

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LARGEST: Final = 1 << 20
 """A job file is a page; anything over 1 MiB is another kind of file."""
 
+_DEEPEST: Final = 32
+_TOO_DEEP: Final = "tables or lists are nested too deeply to read"
 _BY_ERROR: Final = {
     FileNotFoundError: "there is no such file",
     PermissionError: "you may not read this file",
@@ -43,13 +45,27 @@ def read_toml(path: Path) -> TomlFile:
     """
     text = _decode(path, _read(path))
     try:
-        return TomlFile(text, tomllib.loads(text))
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise JobFileError(_syntax_problems(path, text, str(error))) from None
     except RecursionError:
-        raise _unreadable(path, "tables or lists are nested too deeply to read") from None
+        raise _unreadable(path, _TOO_DEEP) from None
     except ValueError:
         raise _unreadable(path, "a number in it has more digits than can be read") from None
+    if is_deep(values):
+        raise _unreadable(path, _TOO_DEEP)
+    return TomlFile(text, values)
+
+
+def is_deep(values: object) -> bool:
+    """Whether tables and lists are nested deeper than a job file can mean, and than recursion may follow."""
+    level = [values]
+    for _ in range(_DEEPEST):
+        inner: list[object] = []
+        for one in level:
+            inner += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        level = inner
+    return bool(level)
 
 
 def _read(path: Path) -> bytes:
@@ -89,11 +105,11 @@ def _beside(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError):
         return ""
     try:
-        names = [one.name for one in path.parent.iterdir() if one.suffix == ".toml"]
+        stems = [one.stem for one in path.parent.iterdir() if one.suffix == ".toml"]
     except OSError:
         return ""
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean `{path.parent / close[0]}`?" if close else ""
+    close = difflib.get_close_matches(path.stem, stems, n=1)
+    return f"; did you mean `{path.parent / close[0]}.toml`?" if close else ""
 
 
 def _decode(path: Path, content: bytes) -> str:
@@ -114,9 +130,11 @@ def _syntax_problems(path: Path, text: str, message: str) -> list[str]:
 
     match = _TOML_PLACE.fullmatch(message)
     what = match["what"] if match else message
-    found = {(one.span.line): one for one in defects(text)}
+    found = {one.span.line: one for one in defects(text)}
     if match and match["line"]:
         main = Span(int(match["line"]), int(match["column"]), 1)
+        if main.line in found and "twice" in found[main.line].what:
+            main, what = found[main.line].span, found[main.line].what
     elif found:
         first = found.pop(min(found))
         main, what = first.span, first.what if "twice" in first.what else what

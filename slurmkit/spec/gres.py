@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GRES_FORMS: Final = "`gpu:4`, `gpu:a100:4`, `gpu:1g.10gb:2`, `shard:2` or `mps:50`"
 GPU_FORMS: Final = "`4`, `a100:4` or `1g.10gb:2`"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
-_TYPE: Final = re.compile(r"[A-Za-z0-9_.+-]*[A-Za-z_.+-][A-Za-z0-9_.+-]*", re.ASCII)
+_TYPE: Final = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.+-]*", re.ASCII)
 _COUNT: Final = re.compile(r"[0-9]+[KMGTPkmgtp]?", re.ASCII)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slurmkit.errors import JobFileError
+from slurmkit.spec.files import is_deep
 from slurmkit.spec.problems import KeyPath, Source, printable
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def add_override(merged: Merged, argument: str) -> None:
     table: dict[str, Any] = {path[-1]: value}
     for part in reversed(path[:-1]):
         table = {part: table}
+    if is_deep(table):
+        raise JobFileError([printable(f"--set {argument}: is nested too deeply to read")])
     merged.add(table, source)
     if not isinstance(value, str | dict):
         merged.raw[path] = text

@@ -18,7 +18,7 @@ _CALLED_ELSEWHERE: Final = {
     "tasks_per_node": "ntasks_per_node", "node_list": "nodelist", "exclude_nodes": "exclude",
     "features": "constraint", "email": "mail_user", "mail": "mail_user", "stdout": "output",
     "stderr": "error", "stdin": "input", "log": "output", "logfile": "output", "workdir": "chdir",
-    "cwd": "chdir", "shared": "oversubscribe",
+    "cwd": "chdir", "dir": "directory", "shared": "oversubscribe",
     "spares": "spare_nodes", "env": "environment", "image": "container", "script": "command",
     "cmd": "command",
     "args": "command", "job_name": "name", "jobname": "name", "environ": "variables", "vars": "variables",

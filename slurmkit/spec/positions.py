@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import tree_sitter
 import tree_sitter_toml
 
+from slurmkit.spec.problems import dotted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -55,9 +57,9 @@ def defects(text: str) -> list[Defect]:
     walk = _Walk(text)
     made = [Defect(span, "this is not TOML") for span in walk.broken()]
     seen: dict[KeyPath, Span] = {}
-    for path, key, _ in walk.entries(tables=False):
+    for path, key in (*walk.headers(), *((path, key) for path, key, _ in walk.entries(tables=False))):
         if path in seen:
-            made.append(Defect(key, f"this key stands there twice; first in line {seen[path].line}"))
+            made.append(Defect(key, f"`{dotted(path)}` stands there twice; first in line {seen[path].line}"))
         seen.setdefault(path, key)
     return sorted(made, key=lambda one: (one.span.line, one.span.column))
 
@@ -80,6 +82,13 @@ class _Walk:
                 yield self._span(node)
             else:
                 waiting += node.children
+
+    def headers(self) -> Iterator[tuple[KeyPath, Span]]:
+        """Every `[table]`, of which there may be one each."""
+        for node in self._root.children:
+            name = next((child for child in node.named_children if _is_key(child)), None)
+            if node.type == "table" and name is not None and (path := self._key(name)):
+                yield path, self._span(name)
 
     def entries(self, *, tables: bool = True) -> Iterator[tuple[KeyPath, Span, Span]]:
         """(path, key, value) of every pair; with `tables` of every table and list element too."""

@@ -57,11 +57,14 @@ def _text(option: Option, value: object) -> str:
 def _number_or_text(value: object) -> str | int:
     if isinstance(value, str | int):
         return value
-    raise ValueError(f"expected a whole number or text, got {value}; write it in quotes")
+    raise ValueError(f"expected a whole number or text, got {value}")
 
 
 def _choice(option: Option, value: object) -> str:
-    return _one_of(option.choices, _text(option, value))
+    text = _text(option, value)
+    if option.takes == "optional value" and text.lower() not in map(str.lower, option.choices):
+        raise ValueError(f"`{text}` is not one of true, false, {', '.join(option.choices)}")
+    return _one_of(option.choices, text)
 
 
 def _one_of(choices: tuple[str, ...], text: str) -> str:
@@ -181,7 +184,9 @@ def _moment(_option: Option, value: object) -> str:
         if value.tzinfo is not None:
             raise ValueError("Slurm takes the cluster's local time; leave out the offset (`Z`, `+01:00`)")
         return value.isoformat(timespec="seconds")
-    if isinstance(value, datetime.date | datetime.time):
+    if isinstance(value, datetime.time):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, datetime.date):
         return value.isoformat()
     text = str(_number_or_text(value))
     if not _MOMENT.fullmatch(text):
