@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurmkit import __version__
-from slurmkit.errors import AnswerLost, Refused, Unreachable, UsageError
+from slurmkit.errors import AnswerLost, MissingRequirement, Refused, Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
 from slurmkit.run import events, history, index, record
 from slurmkit.run.identity import new_run_id
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 MANAGED = "managed"
+PLAIN = "plain"
+"""Of the templates, the one that needs nothing of slurmkit on the nodes."""
 TRIES = 5
 """For a run id that is not taken; one in 16 million is."""
 
@@ -115,6 +117,7 @@ def submit(loaded: Loaded, place: Place, *, slurm: Slurm, template: str = MANAGE
     Raises:
         Refused: Slurm said no; the run stays, as `not-submitted`, with Slurm's reason.
         Unreachable: the request did not arrive; the run stays likewise.
+        MissingRequirement: there is no sbatch, or no slurm.conf; the run stays likewise.
         AnswerLost: the job may be in the queue; `slurmkit status` will find it.
         UsageError: the run directory cannot be written.
     """
@@ -125,7 +128,7 @@ def submit(loaded: Loaded, place: Place, *, slurm: Slurm, template: str = MANAGE
     events.append(paths, "submitting", at=clock.now(), tag=prepared.record.tag)
     try:
         submitted = submit_once(slurm, prepared.submission, clock=clock, since=prepared.record.created)
-    except (Refused, Unreachable) as error:
+    except (MissingRequirement, Refused, Unreachable) as error:
         events.append(paths, "not-submitted", at=clock.now(), reason=error.what)
         raise
     except AnswerLost as error:
@@ -161,9 +164,11 @@ def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
     paths.all_logs.mkdir()
     for folder in _log_folders(prepared):
         folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(paths.job_toml, resolved_toml(prepared.spec).encode("utf-8", "surrogateescape"))
+    # What is secret stands in no script; a resume needs it all the same.
+    mode = 0o600 if prepared.rendered.environment else 0o666
+    write_atomically(paths.job_toml, resolved_toml(prepared.spec).encode("utf-8", "surrogateescape"), mode)
     write_atomically(paths.job_sbatch, prepared.rendered.text.encode("utf-8", "surrogateescape"))
-    if prepared.record.template == MANAGED:
+    if prepared.record.template != PLAIN:
         from slurmkit.launch import archive
 
         archive.build(paths.launch_archive)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.cli import context
-from slurmkit.errors import AnswerLost, Refused, Unreachable
+from slurmkit.errors import AnswerLost, MissingRequirement, Refused, Unreachable
 from slurmkit.run import events
 from slurmkit.run.paths import RunPaths
 from slurmkit.run.survey import open_dossier
@@ -157,6 +157,7 @@ def test_what_leaks_in_is_stripped_and_said(
     assert (environment["SLURM_HINT"], environment["SLURM_CONF"]) == ("nomultithread", "/here")
     assert environment["API_TOKEN"] == "s3cr3t"
     assert "s3cr3t" not in only_run(place).job_sbatch.read_text()
+    assert only_run(place).job_toml.stat().st_mode & 0o077 == 0
 
 
 def test_trap_140_a_log_directory_that_is_not_there_is_made(slurmkit: Slurmkit, place: Path) -> None:
@@ -188,6 +189,17 @@ def moving_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClock]:
     context.system_clock.cache_clear()
     yield clock
     context.system_clock.cache_clear()
+
+
+def test_a_machine_without_sbatch_leaves_a_run_that_was_not_submitted(
+    slurmkit: Slurmkit, job: Path, place: Path, slurm: FakeSlurm
+) -> None:
+    def look(_: Submission) -> Submitted:
+        raise MissingRequirement("Slurm's command sbatch is not on the PATH")
+
+    slurm.on_submit = look
+    assert slurmkit("submit", "job.toml").code == 2
+    assert kinds(only_run(place)) == ["submitting", "not-submitted"]
 
 
 def test_trap_148_a_lost_answer_is_looked_up_and_never_repeated(
