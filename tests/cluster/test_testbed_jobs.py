@@ -50,8 +50,9 @@ def test_node_names_resolve_inside_jobs_and_are_the_host_names(slurm_testbed: Te
 
 
 def test_a_job_gets_the_signals_that_its_submitter_would(slurm_testbed: Testbed) -> None:
-    text = run(slurm_testbed, "srun", "grep", "SigIgn", "/proc/self/status")
-    assert text.split() == ["SigIgn:", "0" * 16]
+    _, ignored = run(slurm_testbed, "srun", "grep", "SigIgn", "/proc/self/status").split()
+    # 32 and 33 are glibc's own: whoever ignores them, no program can change that.
+    assert int(ignored, 16) & ~(0b11 << 31) == 0
 
 
 def test_accounting_keeps_state_comment_script_and_gpus(slurm_testbed: Testbed) -> None:
