@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from slurmkit.run.history import History
     from slurmkit.run.record import RunRecord
     from slurmkit.run.state import RunState, Sight
+    from slurmkit.slurm.ids import JobId
     from slurmkit.slurm.records import Job
 
 NEVER = "DependencyNeverSatisfied"
@@ -56,11 +58,14 @@ def from_jobs(known: RunState, record: RunRecord | None, history: History, sight
 
 
 def _count(jobs: Sequence[Job]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in jobs:
-        number = len(job.id.tasks) if job.id.tasks else 1
-        counts[job.state.name] = counts.get(job.state.name, 0) + number
-    return counts
+    """How many jobs, or tasks of an array, are in which state; each counted once, whatever lists it twice."""
+    states: dict[JobId | int, str] = {}
+    # Records of several tasks first: a task that has one of its own is no more among them.
+    for job in sorted(jobs, key=lambda job: job.id.tasks is None):
+        task = job.id.task
+        for one in job.id.tasks or [job.id if task is None else task]:
+            states[one] = job.state.name
+    return dict(Counter(states.values()))
 
 
 def _is_leaving(history: History, sight: Sight) -> bool:

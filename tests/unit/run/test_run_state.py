@@ -116,6 +116,14 @@ def test_trap_160_an_array_is_over_when_all_its_tasks_are() -> None:
     assert state_of(SUBMITTED, sight=seen(*every), record=ARRAY).state == "completed"
 
 
+def test_a_task_that_is_listed_alone_and_among_others_counts_once() -> None:
+    alone = [make_job(f"12_{task}", "FAILED", exit_code="5:0") for task in range(10)]
+    found = state_of(SUBMITTED, sight=seen(*alone, make_job("12_[9%2]", "FAILED")), record=ARRAY)
+    assert found.tasks == {"FAILED": 10}
+    twice = [*alone[:9], make_job("12_[8]", "FAILED")]
+    assert not state_of(SUBMITTED, sight=seen(*twice), record=ARRAY).is_end
+
+
 def test_the_worst_task_speaks_for_an_array() -> None:
     tasks = [make_job(f"12_{task}", "COMPLETED", exit_code="0:0") for task in range(7)]
     bad = [make_job("12_7", "FAILED", exit_code="4:0"), make_job("12_8", "FAILED", exit_code="3:0")]
