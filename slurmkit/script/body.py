@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHELLS: Final = re.compile(r"#!\s*(?:/usr/bin/env(?:\s+-S)?\s+)?(?:\S*/)?(?:ba|da|k|z)?sh\b(?P<options>.*)")
 _OTHER_SCHEDULER: Final = re.compile(r"#(?:PBS|BSUB|\$|COBALT|OAR)\s+-")
-_INSIDE: Final = re.compile(r"(?:^|[\s;&|(])(?:srun|mpirun|mpiexec|torchrun|python[0-9.]*)\s")
+STARTS_INSIDE: Final = re.compile(r"(?:^|[\s;&|(])(?:srun|mpirun|mpiexec|torchrun|python[0-9.]*)\s")
 _STEP: Final = re.compile(r"\s*(?:\S+\s+)*?(?:srun|mpirun|mpiexec)\b")
 _ARRAY: Final = re.compile(r"(?:declare -a )?(\w+)=\((.*)\)", re.DOTALL)
 _BUILTINS: Final = frozenset({
@@ -129,7 +129,7 @@ def _program(found: Sequence[Command]) -> int | None:
 
 def _has_program_inside(command: Command) -> bool:
     text = command.text.partition("\n")[0] if "<<" in command.text else command.text
-    return not command.is_comment and _INSIDE.search(text) is not None
+    return not command.is_comment and STARTS_INSIDE.search(text) is not None
 
 
 def _looks_like_program(command: Command) -> bool:

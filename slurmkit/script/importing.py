@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmkit.script.body import Note, read_body
-from slurmkit.script.sbatch_file import SbatchFile, ignored_directives, parse
+from slurmkit.script.sbatch_file import Faulty, SbatchFile, ignored_directives, parse
 from slurmkit.spec.checks import job_name
 from slurmkit.spec.conflicts import conflicts, pair_conflicts
 from slurmkit.spec.convert import convert
+from slurmkit.spec.names import nearest
+from slurmkit.spec.options import BY_NAME
 from slurmkit.spec.values import normalise
 
 if TYPE_CHECKING:
@@ -89,11 +91,18 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
+def fault_note(fault: Faulty) -> Note:
+    """A fault of a directive in words, with the nearest name for an unknown one."""
+    near = nearest(fault.word, BY_NAME) if fault.fault == "unknown" else None
+    right = f"; did you mean `{BY_NAME[near].flag_text}`?" if near else ""
+    return Note(fault.line, f"`{fault.word}` {_FAULTS[fault.fault]}{right}")
+
+
 def _resources(script: SbatchFile) -> tuple[dict[str, Any], str | None, list[Note], list[Note]]:
     """[resources], the job's name, what is wrong, and what does not belong into a job file."""
     resources: dict[str, Any] = {}
     name = None
-    problems = [Note(fault.line, f"`{fault.word}` {_FAULTS[fault.fault]}") for fault in script.faults]
+    problems = list(map(fault_note, script.faults))
     notes = []
     for one in {one.option.name: one for one in script.directives}.values():
         option, value = one.option, True if one.value is None else one.value

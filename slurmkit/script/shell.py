@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -66,13 +67,16 @@ class Command:
     def parts(self) -> tuple[Command, ...]:
         """The commands of a list joined by `;` or `&&`; the command alone where it is more than a list."""
         found = self.words
-        if "<<" in self.text or any(word.raw in _KEYWORDS | {"||", "&"} for word in found):
+        begun = [word.raw for word in found[:1]]
+        begun += [word.raw for before, word in pairwise(found) if before.is_operator]
+        joins = {"||", "&"}.intersection(word.raw for word in found)
+        if "<<" in self.text or joins or not _KEYWORDS.isdisjoint(begun):
             return (self,)
         cuts = [(word.start, word.start + len(word.raw)) for word in found if word.raw in {";", "&&"}]
         begins = [0, *(end for _, end in cuts)]
         ends = [*(start for start, _ in cuts), len(self.text)]
         pieces = (self.text[begin:end].strip() for begin, end in zip(begins, ends, strict=True))
-        return tuple(Command(self.line, piece) for piece in pieces if piece)
+        return tuple(Command(self.line, piece) for piece in pieces if piece) or (self,)
 
     @property
     def words(self) -> tuple[Word, ...]:
