@@ -1,18 +1,19 @@
 """The agent on the batch host: the script exec's `python -E -P -m slurmkit.recovery.agent RUN_DIRECTORY`.
 
 It starts the step, passes signals on, waits, and writes down how it ended. Killed at any moment, it leaves a
-log of events that says how far it came. Its exit code is that of the rank that failed first, else srun's.
+log of events that says how far it came. It ends as the rank that failed first, else as srun does.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
@@ -33,6 +34,31 @@ if TYPE_CHECKING:
 
 STARTS_FOR_A_PORT = 5
 """A port that is taken between the trial and rank 0's start is met with the next one, so often."""
+
+
+ENDING = frozenset(
+    {
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGKILL,
+        signal.SIGUSR1,
+        signal.SIGSEGV,
+        signal.SIGUSR2,
+        signal.SIGPIPE,
+        signal.SIGALRM,
+        signal.SIGTERM,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+        signal.SIGSYS,
+    }
+)
+"""Signals that end a process that does nothing about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,5 +270,19 @@ def note(setting: Setting, kind: str, **fields: object) -> None:
         report.say(f"the event {kind} could not be written: {error}")
 
 
+def leave(exit_code: int) -> NoReturn:
+    """End with an exit code; one that stands for a signal ends by that signal.
+
+    Slurm shows an exit code of 139 as `11:0`, and the signal as what it is, `0:11`.
+    """
+    if exit_code - 128 in ENDING:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if exit_code - 128 != signal.SIGKILL:
+            signal.signal(exit_code - 128, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {exit_code - 128})
+        os.kill(os.getpid(), exit_code - 128)
+    sys.exit(exit_code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
