@@ -59,8 +59,7 @@ class Dossier(NamedTuple):
         told = self.history
         if told.job_ended or (told.not_submitted and not told.job_id):
             return False
-        is_array = self.record is not None and self.record.array is not None
-        return is_array or told.run_ended is None or bool(told.run_ended.number("exit_code"))
+        return _is_array(self) or told.run_ended is None or bool(told.run_ended.number("exit_code"))
 
 
 def open_dossier(paths: RunPaths) -> Dossier:
@@ -127,8 +126,11 @@ def _is_settled(dossier: Dossier, jobs: Sequence[Job]) -> bool:
     """Whether accounting has nothing to add: the job goes on, or it did well and stands for the whole run."""
     if any(not job.state.is_final for job in jobs):
         return True
-    is_array = dossier.record is not None and dossier.record.array is not None
-    return bool(jobs) and not is_array and all(job.state.is_success for job in jobs)
+    return bool(jobs) and not _is_array(dossier) and all(job.state.is_success for job in jobs)
+
+
+def _is_array(dossier: Dossier) -> bool:
+    return dossier.record is not None and dossier.record.array is not None
 
 
 def _merged(live: Sequence[Job], past: Sequence[Job]) -> list[Job]:
@@ -169,6 +171,9 @@ def _own(dossier: Dossier, jobs: Iterable[Job]) -> list[Job]:
     start = _start(dossier)
 
     def is_own(job: Job) -> bool:
+        if job_id is not None and _is_array(dossier) and job.id == job.id.base:
+            # For some seconds slurmdbd has the last task under the array's own id, and the others not at all.
+            return False
         texts = [text for text in (job.comment, job.submit_line) if text]
         if any(tag in text for text in texts):
             return job_id is None or job_id.covers(job.id)

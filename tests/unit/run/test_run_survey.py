@@ -244,3 +244,13 @@ def test_each_cluster_is_asked_once_for_its_own_runs(make_run: Make, clock: Fake
     states = survey([make_run("near"), far, lost], clients.__getitem__, clock)
     assert [state.state for state in states] == ["running", "pending", "submitting"]
     assert (here.calls, there.calls) == (["jobs"], ["jobs", "accounting"])
+
+
+def test_the_last_task_that_slurmdbd_has_under_the_id_of_the_array_counts_once(
+    make_run: Make, slurm: FakeSlurm, clock: FakeClock
+) -> None:
+    slurm.live = [make_job(f"12_{task}", "COMPLETED", exit_code="0:0") for task in range(3)]
+    slurm.live.append(make_job("12_3", "FAILED", exit_code="5:0"))
+    slurm.past = [make_job("12", "FAILED", exit_code="5:0")]
+    state = survey([make_run(array="0-3")], lambda _: slurm, clock)[0]
+    assert (state.state, state.tasks) == ("failed", {"COMPLETED": 3, "FAILED": 1})
