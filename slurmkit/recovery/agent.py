@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.protocol import Slurm
     from slurmkit.spec.model import JobSpec
 
 STARTS_FOR_A_PORT = 5
@@ -148,7 +149,11 @@ def attempt(setting: Setting) -> int:
         host=this.host,
     )
     report.attempt_started(this, setting.spec)
-    end = run_steps(setting)
+    try:
+        end = run_steps(setting)
+    except SlurmkitError as error:
+        note(setting, "attempt-ended", exit_code=error.exit_code, reason=error.what)
+        raise
     was_told = signal.SIGTERM in end.received
     note(
         setting,
@@ -216,12 +221,16 @@ def run_step(setting: Setting, number: int, address: str) -> StepEnd:
 
 def rendezvous_address(setting: Setting) -> tuple[str, str | None]:
     """MASTER_ADDR, and what there is to say about it; the user's own goes before any choice."""
-    from slurmkit.slurm.commands import Commands
-
     given = setting.environ.get("MASTER_ADDR")
     if given:
         return given, f"MASTER_ADDR={given} is the job's own and stays"
-    return choose_address(setting.attempt.nodes[0], Commands(environment=setting.environ, timeout=20.0))
+
+    def connect() -> Slurm:
+        from slurmkit.slurm.commands import Commands
+
+        return Commands(environment=setting.environ, timeout=20.0)
+
+    return choose_address(setting.attempt.nodes[0], connect)
 
 
 def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContextManager[object]]:

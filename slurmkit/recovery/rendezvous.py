@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choose_address(
-    node: str, slurm: Slurm, *, resolves: Callable[[str], bool] | None = None
+    node: str, connect: Callable[[], Slurm], *, resolves: Callable[[str], bool] | None = None
 ) -> tuple[str, str | None]:
     """The address of a node for its peers, and what there is to say about it.
 
@@ -28,7 +28,7 @@ def choose_address(
     if resolves(node):
         return node, None
     try:
-        address = next((found.address for found in slurm.nodes([node])), node)
+        address = next((found.address for found in connect().nodes([node])), node)
     except SlurmError as error:
         return node, f"{node} does not resolve, and Slurm does not tell its address: {error.what}"
     if address == node or not resolves(address):

@@ -58,7 +58,7 @@ def step_ended(
     for line in failure.stderr_tail:
         write(f"  {line}")
     echoes = sum(one.has_failed for one in exits) - 1
-    others = f"; {echoes} others ended for that" if echoes else ""
+    others = f"; {echoes} others failed after it" if echoes else ""
     say(f"its whole log is {log_of(failure.rank)}{others}")
 
 

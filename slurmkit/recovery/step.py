@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import UsageError
+from slurmkit.errors import MissingRequirement, UsageError
 from slurmkit.launch.environment import NAMES
 from slurmkit.script.step import program, srun_arguments
 
@@ -93,16 +93,23 @@ def who_is_signalled(cgroups: Path = Path("/proc/self/cgroup")) -> str:
 
 
 def start(argv: list[str], program_path: str, environ: Mapping[str, str], mask: Iterable[int]) -> int:
-    """Start srun in a process group of its own, with no input; its pid."""
-    return os.posix_spawn(
-        program_path,
-        argv,
-        environ,
-        file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-        setpgroup=0,
-        setsigmask=mask,
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-    )
+    """Start srun in a process group of its own, with no input; its pid.
+
+    Raises:
+        MissingRequirement: it cannot be started.
+    """
+    try:
+        return os.posix_spawn(
+            program_path,
+            argv,
+            environ,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            setpgroup=0,
+            setsigmask=mask,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError as error:
+        raise MissingRequirement(f"srun cannot be started: {error.strerror}", where=program_path) from error
 
 
 def wait(srun: int) -> tuple[int, list[int]]:

@@ -63,7 +63,8 @@ def printed(site: Site, run_id: str) -> list[str]:
 
 def told(site: Site, run_id: str) -> list[tuple[list[str], dict[str, str]]]:
     """What reached each rank that ran `TELL`: its arguments and its environment."""
-    return [(argv, environ) for argv, environ in map(json.loads, printed(site, run_id))]
+    lines = (text.splitlines()[-1] for text in printed(site, run_id))
+    return [(argv, environ) for argv, environ in map(json.loads, lines)]
 
 
 def said(site: Site, run_id: str) -> str:

@@ -54,7 +54,7 @@ def test_trap_090_a_crashed_rank_ends_the_step_at_once_and_is_named(site: Site) 
         "slurmkit: rank 5 on n2 failed first, with exit code 1\n  Traceback (most recent call last):\n"
         in said
     )
-    assert "rank-00005.out; 7 others ended for that\n" in said
+    assert "rank-00005.out; 7 others failed after it\n" in said
     assert "RuntimeError: the reason" in ranks.printed(site, run)[5]
     story = site.json("show", run)
     assert (story["state"], story["exit_code"]) == ("failed", 1)

@@ -181,6 +181,15 @@ def test_trap_081_a_program_in_the_batch_shell_is_told_to_use_srun(
     assert "start the program with srun" in log.read_text()
 
 
+def test_a_step_that_begins_on_another_node_meets_there(site: Site) -> None:
+    """The job's own options for srun may move the step off the node where the agent chose the address."""
+    moved = {"srun": ["--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--nodelist=n2"]}
+    job = ranks.write_job(site, ranks.python(ranks.TELL), nodes=2, ntasks_per_node=2, launch=moved)
+    told = worlds(site, ranks.run(site, job))
+    check_world(told, 2)
+    assert {one["MASTER_ADDR"] for one in told} == {"n2"}
+
+
 def test_the_tasks_of_an_array_share_a_directory_and_keep_apart(site: Site) -> None:
     job = ranks.write_job(
         site, "echo task $SLURM_ARRAY_TASK_ID rank $RANK of $WORLD_SIZE", nodes=1, ntasks=2, array="3,5"

@@ -48,7 +48,7 @@ def test_trap_087_the_name_is_preferred_and_else_the_address_by_which_slurm_reac
     known: set[str], address: str | Exception, chosen: str, said: str | None
 ) -> None:
     slurm: Any = Nodes(address)
-    assert choose_address("n1", slurm, resolves=known.__contains__) == (chosen, said)
+    assert choose_address("n1", lambda: slurm, resolves=known.__contains__) == (chosen, said)
 
 
 @pytest.mark.parametrize(
