@@ -61,7 +61,7 @@ def main(argv: list[str]) -> NoReturn:
     environ = as_started(os.environ)
     stderr = bytearray()
     try:
-        fields = run(argv, environ, stderr)
+        fields = run(*prepare(argv, environ, stderr), stderr)
     except CannotStart as error:
         fields = error.fields
         _say(str(error), stderr)
@@ -73,11 +73,11 @@ def main(argv: list[str]) -> NoReturn:
     _end(fields)
 
 
-def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str, Any]:
-    """Start the program and attend to it until it has ended; `stderr` gathers the last that it wrote there.
+def prepare(argv: list[str], environ: dict[str, str], stderr: bytearray) -> tuple[list[str], dict[str, str]]:
+    """The program's command line, and its environment with all that this rank is to know.
 
     Raises:
-        CannotStart: it was not started.
+        CannotStart: there is no program, this is no rank, or rank 0 finds its port taken.
     """
     command = argv[argv.index("--") + 1 :] if "--" in argv else []
     if not any(command[:1]):
@@ -88,9 +88,17 @@ def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str
         raise CannotStart(str(error), CANNOT_LAUNCH) from error
     for line in said:
         _say(line, stderr)
-    environ = {**environ, **variables}
     if variables.get("RANK") == "0":
         _check_port(variables.get("MASTER_PORT"))
+    return command, {**environ, **variables}
+
+
+def run(command: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str, Any]:
+    """Start the program and attend to it until it has ended; `stderr` gathers the last that it wrote there.
+
+    Raises:
+        CannotStart: it was not started.
+    """
     passes_on = environ.get("SLURMKIT_SIGNALS") != "all"
     source, end = os.pipe()
     # Blocked until there is somebody to pass them on to: none is lost, none ends the parent.
@@ -104,7 +112,8 @@ def run(argv: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str
     received: list[int] = []
 
     def receive(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
+        if number not in received:
+            received.append(number)
         if passes_on:
             _pass_on(child, number)
 

@@ -31,10 +31,11 @@ def write(environ: Mapping[str, str], fields: Mapping[str, object], stderr: byte
 
     from slurmkit.launch.files import write_atomically
 
-    rank = int(environ.get("SLURM_PROCID") or 0)
+    rank = environ.get("SLURM_PROCID", "")
     host = environ.get("SLURMD_NODENAME") or os.uname().nodename
-    record = {"rank": rank, "host": host, **fields, "stderr_tail": last_lines(stderr)}
-    write_atomically(os.path.join(directory, file_name(rank)), json.dumps(record).encode("ascii") + b"\n")
+    number = int(rank) if rank.isdigit() else 0
+    record = {"rank": number, "host": host, **fields, "stderr_tail": last_lines(stderr)}
+    write_atomically(os.path.join(directory, file_name(number)), json.dumps(record).encode("ascii") + b"\n")
 
 
 def last_lines(stderr: bytes) -> list[str]:
