@@ -14,7 +14,10 @@ COLUMNS = ("id", "job_id", "cancelled", "state")
 @runs_argument(required=True)
 @output
 def command(runs: tuple[str, ...]) -> Answer:
-    """Cancel the jobs of runs. Runs that have ended stay as they are."""
+    """Cancel the jobs of runs. Runs that have ended stay as they are.
+
+    --json gives for each run: id, job_id, cancelled, state (before).
+    """
     from slurmkit.run.cancel import cancel
 
     rows = [

@@ -33,6 +33,8 @@ def command(prune: bool, older_than: str | None, yes: bool) -> Answer:
 
     --prune deletes what slurmkit wrote: logs, scripts, events. Files of others in a run's directory stay,
     and so does every run that has not ended.
+
+    --json gives what `status` gives; with --prune, for each run: id, state, ended, deleted.
     """
     from slurmkit.cli.status import row
     from slurmkit.run.index import all_runs

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 @run_argument
 @output
 def command(run: str) -> Answer:
-    """Tell the story of a run: its attempts, what failed first, where its logs are."""
+    """Tell the story of a run: its attempts, what failed first, where its logs are.
+
+    --json gives what `status` gives, and: user, job_file, attempt_names, timeline (each with time, source,
+    text), first_failure (rank, host, exit_code or signal, stderr_tail), logs (paths).
+    """
     from slurmkit.cli.status import row
     from slurmkit.run.events import read
     from slurmkit.run.logs import attempts, batch_logs, files

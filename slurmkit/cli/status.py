@@ -29,6 +29,10 @@ def command(runs: tuple[str, ...], every: bool) -> Answer:
 
     Without RUN: all that go on, and those that ended within the last day. However many they are, Slurm is
     asked once.
+
+    --json gives for each run: id, name, state, reason, job_id, cluster, job_state (Slurm's word), exit_code,
+    submitted, started, ended (ISO 8601 with offset), elapsed (seconds), nodes, attempts, tasks (of an array:
+    how many in which of Slurm's states), directory. What is not known is null.
     """
     from slurmkit.run.index import all_runs
     from slurmkit.run.survey import survey

@@ -37,6 +37,9 @@ def command(
     """Submit a job file. The run id is printed on stdout, all else on stderr.
 
     The run directory is made under `runs` here; the job starts in the directory of the job file.
+
+    --json gives: id, name, job_id, cluster, directory, stripped (variables that the job does not get), notes.
+    With --dry-run: id, directory, script, command, stripped, notes; with --wait, what `status` gives.
     """
     from slurmkit.run.submit import Place, prepare, submit
     from slurmkit.spec import load

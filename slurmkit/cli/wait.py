@@ -18,7 +18,7 @@ def command(runs: tuple[str, ...]) -> Answer:
     """Wait until all of the runs have ended. Exit code 0 if all completed, else 1.
 
     Each change of state is said on stderr. Slurm may go away and come back meanwhile. Ctrl-C ends the
-    waiting, never a job.
+    waiting, never a job. --json gives what `status` gives.
     """
     from slurmkit.cli.status import row
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from slurmkit.errors import Unreachable
 from tests.unit.cli.conftest import own_job
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.unit.cli.conftest import Make, Slurmkit
     from tests.unit.run.conftest import FakeSlurm
 
@@ -92,3 +95,27 @@ def test_a_run_that_is_none_is_an_error(slurmkit: Slurmkit) -> None:
     done = slurmkit("status", "nothing")
     assert done.code == 2
     assert "no run is called 'nothing'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "helped"),
+    [
+        (("status", "--json"), ("status",)),
+        (("wait", "r", "--json"), ("status",)),
+        (("runs", "--json"), ("status",)),
+        (("show", "r", "--json"), ("status", "show")),
+        (("cancel", "r", "--json"), ("cancel",)),
+        (("submit", "job.toml", "--json"), ("submit",)),
+        (("submit", "job.toml", "--dry-run", "--json"), ("submit",)),
+        (("runs", "--prune", "--older-than", "1s", "--yes", "--json"), ("runs",)),
+    ],
+    ids=" ".join,
+)
+def test_every_key_of_json_is_in_the_help(
+    slurmkit: Slurmkit, job: Path, add_run: Make, arguments: tuple[str, ...], helped: tuple[str, ...]
+) -> None:
+    add_run("r", DONE, days=0.9)
+    data = slurmkit(*arguments).json
+    keys = set(data if isinstance(data, dict) else data[0])
+    words = set(re.findall(r"[a-z_]+", " ".join(slurmkit(name, "--help").out for name in helped)))
+    assert keys - words == set()
