@@ -199,8 +199,9 @@ def _fixed_port(script: Script) -> Iterator[Found]:
         if not re.search(r"--standalone", script.code):
             yield line, f"port {match[1] or match[2]} is fixed: two jobs on one node collide"
     pattern = r"(?i)port=[^\n]*SLURM_JOB_?ID[^\n]*(?:%|tail -c|: *-\d)"
-    for line, _ in _matches(script, pattern):
-        yield line, "a port from the digits of the job id: jobs whose ids end alike collide"
+    if not re.search(r"/dev/tcp/|\bss -|\bnc -z", script.code):
+        for line, _ in _matches(script, pattern):
+            yield line, "a port from the digits of the job id, untried: jobs whose ids end alike collide"
 
 
 def _torchrun(script: Script) -> Iterator[Found]:
