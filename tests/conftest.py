@@ -6,7 +6,7 @@ import os
 
 from hypothesis import settings
 
-# A run that decides about a change must find today what it found yesterday; people's own runs go on searching.
+# A run that decides about a change finds today what it found yesterday; other runs go on searching.
 settings.register_profile("decide", derandomize=True, print_blob=True)
 if os.environ.get("CI"):
     settings.load_profile("decide")
