@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
 
 FORMAT = 1
-TAG = "slurmkit:"
-"""Before the run id, in the comment of every job of a run."""
 
 
 class RunRecord(NamedTuple):
@@ -35,11 +33,6 @@ class RunRecord(NamedTuple):
     output: str | None = None
     """The pattern of the batch log, where the job file names one."""
     version: str = ""
-
-    @property
-    def tag(self) -> str:
-        """What the comment of every job of this run contains."""
-        return TAG + self.id
 
 
 def save(paths: RunPaths, record: RunRecord) -> None:

@@ -100,7 +100,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
     )
     submission = Submission(
         script=paths.job_sbatch,
-        tag=made.tag,
+        tag=made.id,
         directory=loaded.directory,
         arguments=rendered.arguments,
         environment={**environment, **rendered.environment},
@@ -125,7 +125,7 @@ def submit(loaded: Loaded, place: Place, *, slurm: Slurm, template: str = MANAGE
 
     prepared, notes = _make_run(loaded, place, template)
     paths, clock = prepared.paths, place.clock
-    events.append(paths, "submitting", at=clock.now(), tag=prepared.record.tag)
+    events.append(paths, "submitting", at=clock.now())
     try:
         submitted = submit_once(slurm, prepared.submission, clock=clock, since=prepared.record.created)
     except (MissingRequirement, Refused, Unreachable) as error:

@@ -97,7 +97,8 @@ def _ask(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float)
         live = _queue(asking, slurm, max_age)
     except SlurmError:
         queue = False
-    found = {dossier.paths.run_id: _own(dossier, live) for dossier in asking}
+    queued = _Listing(live)
+    found = {dossier.paths.run_id: queued.of(dossier) for dossier in asking}
     unsettled = [dossier for dossier in asking if not _is_settled(dossier, found[dossier.paths.run_id])]
     accounting: bool | None = True
     past: Sequence[Job] = ()
@@ -108,9 +109,10 @@ def _ask(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float)
             accounting = None
         except SlurmError:
             accounting = False
+    accounted = _Listing(past)
     for dossier in unsettled:
         run_id = dossier.paths.run_id
-        found[run_id] = _merged(found[run_id], _own(dossier, past))
+        found[run_id] = _merged(found[run_id], accounted.of(dossier))
     at = now - timedelta(seconds=max_age)
     return {
         run_id: Sight(jobs=jobs, queue=queue, accounting=accounting, at=at) for run_id, jobs in found.items()
@@ -164,24 +166,44 @@ def _start(dossier: Dossier) -> datetime | None:
     return dossier.record.created if dossier.record else dossier.history.submitting
 
 
-def _own(dossier: Dossier, jobs: Iterable[Job]) -> list[Job]:
-    """The jobs of this run: by its tag where that stands, else by id. Slurm uses its numbers again."""
-    tag = dossier.record.tag if dossier.record else record.TAG + dossier.paths.run_id
-    job_id = dossier.job_id
+class _Listing:
+    """Jobs by their numbers and by the runs that they say they are of: many runs look for theirs."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._by_number: dict[int, list[Job]] = {}
+        self._by_run: dict[str | None, list[Job]] = {}
+        for job in jobs:
+            self._by_number.setdefault(job.id.job, []).append(job)
+            self._by_run.setdefault(_run_of(job), []).append(job)
+
+    def of(self, dossier: Dossier) -> list[Job]:
+        """The jobs of a run: by id, and while none is known, by what they say themselves."""
+        job_id = dossier.job_id
+        if job_id is None:
+            return self._by_run.get(dossier.paths.run_id, [])
+        jobs = self._by_number.get(job_id.job, [])
+        return [job for job in jobs if job_id.covers(job.id) and _is_own(dossier, job)]
+
+
+def _is_own(dossier: Dossier, job: Job) -> bool:
+    """Whether a job with the number of the run's is the run's: Slurm uses its numbers again."""
+    if _is_array(dossier) and job.id == job.id.base:
+        # For some seconds slurmdbd has the last task under the array's own id, and the others not at all.
+        return False
+    run_id = _run_of(job)
+    if run_id is not None:
+        return run_id == dossier.paths.run_id
     start = _start(dossier)
+    return start is None or job.submit_time is None or job.submit_time > start - MARGIN
 
-    def is_own(job: Job) -> bool:
-        if job_id is not None and _is_array(dossier) and job.id == job.id.base:
-            # For some seconds slurmdbd has the last task under the array's own id, and the others not at all.
-            return False
-        texts = [text for text in (job.comment, job.submit_line) if text]
-        if any(tag in text for text in texts):
-            return job_id is None or job_id.covers(job.id)
-        if job_id is None or not job_id.covers(job.id) or any(record.TAG in text for text in texts):
-            return False
-        return start is None or job.submit_time is None or job.submit_time > start - MARGIN
 
-    return [job for job in jobs if is_own(job)]
+def _run_of(job: Job) -> str | None:
+    """The run id in a job's comment, or in the path of its script, which the submit line keeps."""
+    _, tag, rest = (job.comment or "").rpartition("slurmkit:")
+    if tag and (words := rest.split()):
+        return words[0]
+    folder, script, _ = (job.submit_line or "").rpartition("/job.sbatch")
+    return folder.rpartition("/")[2] if script else None
 
 
 def _settle(dossier: Dossier, sight: Sight, now: datetime) -> RunState:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit.testbed import native
+from slurmkit.testbed.options import Options
 from tests.cluster.site import Site, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from slurmkit.testbed.testbed import Testbed
 
@@ -117,6 +119,25 @@ def test_trap_148_a_job_that_is_in_is_found_when_sbatch_reports_a_timeout(site: 
     assert jobs_by_run(site) == {receipt["id"]: [receipt["job_id"]]}
     assert (site.work / "calls").read_text() == "call\n"
     assert site.state(receipt["id"]) == "pending"
+
+
+def test_a_lost_answer_is_found_by_the_path_of_its_script_where_accounting_keeps_no_comment(
+    make_testbed: Callable[[Options], Testbed], tmp_path: Path
+) -> None:
+    testbed = make_testbed(
+        Options(nodes=1, gpus="", min_job_age=2, config=("AccountingStoreFlags=job_script",))
+    )
+    with closing(Site(testbed, tmp_path)) as site:
+        site.wrap("sbatch", '"$REAL" "$@" >/dev/null; touch called; until [[ -e gate ]]; do sleep 0.05; done')
+        process = site.start("submit", str(site.job("true")), "--template", "plain")
+        until((site.work / "called").exists, "the job is in")
+        process.kill()
+        squeue = ["squeue", "--noheader", "--states=all", "--format=%i"]
+        until(lambda: not testbed.command(squeue).stdout, "slurmctld forgets the job")
+        (row,) = site.json("status", "last")
+        assert (row["state"], row["job_id"]) == ("completed", "1")
+        (site.work / "gate").touch()
+    native.down(testbed.root)
 
 
 def test_a_job_that_turns_up_after_its_submit_was_killed_is_adopted(site: Site) -> None:

@@ -145,7 +145,12 @@ class TestASubmitWhoseAnswerWasLost:
     ) -> None:
         paths = make_run("mine", job_id=None)
         slurm.past = [
-            make_job("78", "COMPLETED", exit_code="0:0", submit_line="sbatch --comment slurmkit:mine")
+            make_job(
+                "78",
+                "COMPLETED",
+                exit_code="0:0",
+                submit_line="sbatch --parsable /work of 'ada'/runs/mine/job.sbatch",
+            )
         ]
         state = survey([paths], lambda _: slurm, clock)[0]
         assert (state.state, state.job_id) == ("completed", "78")
@@ -254,3 +259,9 @@ def test_the_last_task_that_slurmdbd_has_under_the_id_of_the_array_counts_once(
     slurm.past = [make_job("12", "FAILED", exit_code="5:0")]
     state = survey([make_run(array="0-3")], lambda _: slurm, clock)[0]
     assert (state.state, state.tasks) == ("failed", {"COMPLETED": 3, "FAILED": 1})
+
+
+def test_many_runs_find_their_jobs_among_many(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
+    runs = [make_run(f"r-{number}", job_id=str(number)) for number in range(1, 201)]
+    slurm.live = [make_job(str(number)) for number in range(1, 10_000)]
+    assert [state.job_id for state in survey(runs, lambda _: slurm, clock)] == [str(n) for n in range(1, 201)]
