@@ -56,7 +56,11 @@ def command(
         note(f"warning: {warning}")
     if dry_run:
         return _dry(prepare(loaded, place, template=template))
-    receipt = submit(loaded, place, slurm=connect(_clusters(loaded)), template=template)
+    try:
+        receipt = submit(loaded, place, slurm=connect(_clusters(loaded)), template=template)
+    except KeyboardInterrupt:
+        note("\ninterrupted; `slurmkit status` tells whether Slurm has taken the job")
+        raise
     if not (wait or follow):
         return _answer(receipt)
     (note if as_json else click.echo)(receipt.prepared.paths.run_id)

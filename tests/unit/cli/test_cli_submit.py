@@ -349,3 +349,14 @@ def test_a_wrong_job_file_leaves_nothing_behind(slurmkit: Slurmkit, place: Path,
     assert slurmkit("submit", "job.toml").code == 2
     assert sorted(path.name for path in place.iterdir()) == ["job.toml"]
     assert slurm.calls == []
+
+
+def test_ctrl_c_while_sbatch_is_at_work_says_where_to_look(
+    slurmkit: Slurmkit, job: Path, place: Path, slurm: FakeSlurm
+) -> None:
+    def interrupt(_: Submission) -> Submitted:
+        raise KeyboardInterrupt
+
+    slurm.on_submit = interrupt
+    assert "`slurmkit status` tells whether Slurm has taken the job" in slurmkit("submit", "job.toml").err
+    assert kinds(only_run(place)) == ["submitting"]
