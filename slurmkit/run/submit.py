@@ -73,6 +73,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         RunNotFound: a dependency names a run that does not exist.
         UsageError: a dependency names a run that has no job.
     """
+    from slurmkit.launch.environment import as_started
     from slurmkit.script import render
     from slurmkit.slurm.environment import strip
 
@@ -83,7 +84,7 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
     rendered = render(
         spec, run_directory=root, run_id=paths.run_id, template=template, directory=loaded.directory
     )
-    environment, stripped = strip(place.environ, keep=spec.environment.keep)
+    environment, stripped = strip(as_started(place.environ), keep=spec.environment.keep)
     made = record.RunRecord(
         id=paths.run_id,
         name=spec.name,
