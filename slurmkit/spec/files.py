@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,9 +71,13 @@ def is_deep(values: object) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _unreadable(path, "this is a pipe or a device, and a job file is a file")
+            size = status.st_size
             content = b"" if size > LARGEST else file.read(LARGEST + 1)
     except IsADirectoryError:
         raise _unreadable(path, f"this is a directory{_job_file_in(path)}") from None
@@ -100,10 +105,10 @@ def _job_file_in(directory: Path) -> str:
 
 def _beside(path: Path, error: OSError) -> str:
     """The file that was likely meant, where one of a similar name stands in the same directory."""
-    import difflib
-
     if not isinstance(error, FileNotFoundError):
         return ""
+    import difflib
+
     try:
         stems = [one.stem for one in path.parent.iterdir() if one.suffix == ".toml"]
     except OSError:
