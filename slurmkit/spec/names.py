@@ -46,8 +46,8 @@ def unknown_key(name: str, table: str, known: Iterable[str], homes: dict[str, st
     """What is right where `table` has no key `name`; `homes` says which keys live in which other tables."""
     known = list(known)
     flat = name.strip("- ").replace("-", "_").lower()
-    home = homes.get(flat) or ("resources" if table != "resources" and BY_NAME.get(flat) else None)
-    if home is not None and home != table:
+    home = homes.get(flat, "resources" if flat in BY_NAME else None)
+    if flat not in known and home not in {None, table}:
         return f"`{flat}` belongs in [{home}]" if home else f"`{flat}` belongs at the top of the file"
     near = nearest(name, known)
     if near is not None:
