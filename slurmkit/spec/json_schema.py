@@ -15,7 +15,8 @@ from slurmkit.spec.values import LISTS
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
 _NUMBERS: Final = frozenset(
-    {"count", "integer", "nodes", "time", "memory", "gpus", "array", "dependency", "switches"}
+    {"count", "integer", "nodes", "time", "memory", "gpus", "array", "dependency", "switches", "signal"}
+    | {"text", "list"}  # an account may be 2023001
 )
 _FORMS: Final = {
     "flag": "true or false", "count": "whole number", "integer": "whole number", "nodes": "number or range",
@@ -48,6 +49,9 @@ def schema() -> dict[str, Any]:
     top = definitions.pop(JobSpec.__name__)
     properties = top["properties"]
     own = {name: properties.pop(name) for name in OWN}
+    definitions["Environment"]["properties"]["variables"]["additionalProperties"] = {
+        "anyOf": [_TEXT, _NUMBER]
+    }
     properties["extends"] = _TEXT | {
         "description": "A job file whose values hold where this one says nothing."
     }
@@ -67,7 +71,9 @@ def option_schema(option: Option) -> dict[str, Any]:
     """JSON Schema of one option of [resources]; false takes back what a weaker layer set."""
     if option.takes == "flag":
         return {"type": "boolean", "description": option.about}
-    element = _TEXT | ({"enum": list(option.choices)} if option.choices and option.kind == "choice" else {})
+    element: dict[str, Any] = _TEXT
+    if option.kind == "choice":
+        element = {"enum": [*option.choices, *(int(one) for one in option.choices if one.isdigit())]}
     forms: list[dict[str, Any]] = [
         element,
         {"type": "boolean"} if option.takes == "optional value" else {"const": False},
