@@ -45,7 +45,8 @@ def expand(pattern: str, values: Mapping[str, str | int]) -> str:
     """The file name that sbatch makes of `pattern`; `values` maps letters to what stands in their place.
 
     A number between `%` and the letter pads numbers with zeros, to 10 places at most. A backslash anywhere
-    switches all fields off and goes itself. A field without a value stays as it stands.
+    switches all fields off and goes itself. A field without a value stays as it stands; what `check` refuses,
+    releases of Slurm expand differently.
     """
     return _replaced(pattern, values, lambda text: text, unknown=None)
 
