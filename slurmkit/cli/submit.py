@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,6 +120,8 @@ def _until_over(paths: RunPaths, *, follow: bool) -> RunState:
 
 def _dry(prepared: Prepared) -> Answer:
     """The script on stdout; how sbatch would be called on stderr, so that the script can be redirected."""
+    import shlex
+
     from slurmkit.slurm.commands import sbatch_arguments
 
     argv = sbatch_arguments(prepared.submission)

@@ -15,7 +15,7 @@ import msgspec
 from slurmkit import __version__
 from slurmkit.errors import AnswerLost, MissingRequirement, Refused, Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
-from slurmkit.run import events, history, index, record
+from slurmkit.run import events, index, record
 from slurmkit.run.identity import new_run_id
 from slurmkit.run.paths import RunPaths
 from slurmkit.slurm.request import Submission
@@ -201,6 +201,7 @@ def _with_job_ids(spec: JobSpec, runs: index.Index) -> JobSpec:
         return spec
     from msgspec.structs import replace
 
+    from slurmkit.run import history
     from slurmkit.spec.dependencies import parse_dependency
 
     def job_of(name: str) -> str:

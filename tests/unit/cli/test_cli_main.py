@@ -195,3 +195,21 @@ def test_a_reader_that_went_away_is_silence(tmp_path: Path) -> None:
     process.stdout = None
     _, err = process.communicate()
     assert (process.returncode, err) == (141, "")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_a_stream_that_is_closed_is_no_error(tmp_path: Path, redirection: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" runs --json {redirection}', SLURMKIT],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, list(tmp_path.glob("slurmkit-bug*"))) == (0, [])
+
+
+def test_all_that_was_printed_arrives_in_a_pipe(tmp_path: Path) -> None:
+    process = python(BROKEN.format(body="sys.stdout.write('x' * 100_000)"), tmp_path=tmp_path)
+    out, _ = process.communicate()
+    assert (process.returncode, len(out)) == (0, 100_000)
