@@ -84,8 +84,8 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         what = _BY_ERROR.get(type(error), error.strerror or "cannot be read")
         raise _unreadable(path, what + _beside(path, error)) from None
-    except ValueError as error:
-        raise _unreadable(path, f"this is not the name of a file: {error}") from None
+    except ValueError:
+        raise _unreadable(path, "this is not the name of a file: it holds a NUL") from None
     if max(size, len(content)) > LARGEST:
         raise _unreadable(path, f"this is no job file: it is larger than {LARGEST // 1024} KiB")
     return content

@@ -99,7 +99,7 @@ def test_a_directory_is_told_with_the_job_file_in_it(path: Path) -> None:
         ("file/job.toml", "file/job.toml: part of the path is a file, not a directory"),
         ("a\nb.toml", "a\\nb.toml: there is no such file"),
         ("\x1b[31m.toml", "\\x1b[31m.toml: there is no such file"),
-        ("a\0b", "a\\x00b: this is not the name of a file: embedded null byte"),
+        ("a\0b", "a\\x00b: this is not the name of a file: it holds a NUL"),
         ("loop", "loop: Too many levels of symbolic links"),
         ("n" * 300, f"{'n' * 300}: File name too long"),
         ("-", "-: there is no such file"),
