@@ -22,7 +22,7 @@ test: requirements  ## the whole suite that needs no Docker: unit tests, then th
 
 .PHONY: test-unit
 test-unit: requirements  ## only what needs no Slurm
-	$(BIN)/python -m pytest tests/unit $(PYTEST)
+	$(BIN)/python -m pytest tests/unit -m "not cluster" $(PYTEST)
 
 .PHONY: test-long
 test-long: requirements  ## the long kill tests and storms, on the real cluster
