@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurmkit.errors import SlurmkitError
 from slurmkit.run.state import Sight
 from slurmkit.run.survey import ask, open_dossier, settle
 
@@ -21,6 +22,9 @@ LOOK = 1.0
 GROWTH = 1.5
 """How much longer Slurm is left alone after each answer that changed nothing."""
 
+
+CAREFUL = 5.0
+"""Seconds between two questions from which on it matters how long slurmctld remembers a job."""
 
 FRESH = 0.95
 """The part of the interval within which another process's answer is as good as an own one."""
@@ -50,6 +54,7 @@ class Watch:
         self._read_pace = pace
         self._pace = Pace()
         self._pause = self._pace.least
+        self._memory: float | None = None
         self._asked: float | None = None
         self._dossiers: list[Dossier] = []
         self._sights: dict[str, Sight] = {}
@@ -94,7 +99,10 @@ class Watch:
             for run_id, sight in answers.items()
         }
         quiet = self._as_before(sights)
-        self._pause = min(self._pause * GROWTH, self._pace.greatest) if quiet else self._pace.least
+        pause = min(self._pause * GROWTH, self._pace.greatest) if quiet else self._pace.least
+        if pause > CAREFUL and self._memory is None:
+            self._memory = memory(self._connect)
+        self._pause = max(min(pause, self._memory or pause), self._pace.least)
         self._asked, self._sights = self._clock.monotonic(), sights
 
     def _as_before(self, sights: Mapping[str, Sight]) -> bool:
@@ -114,3 +122,18 @@ class Watch:
             if all(state.is_end for state in states):
                 return
             self._clock.sleep(LOOK)
+
+
+def memory(connect: Connect) -> float | None:
+    """Seconds within which an end must be looked at, lest nobody knows of it; None where Slurm does not tell.
+
+    Half of MinJobAge where no accounting remembers what slurmctld has forgotten; infinite elsewhere.
+    """
+    try:
+        config = connect(None).config()
+    except SlurmkitError:
+        return None
+    age = config.get("MinJobAge", "").partition(" ")[0]
+    if config.get("AccountingStorageType") != "accounting_storage/none" or not age.isdigit():
+        return float("inf")
+    return int(age) / 2

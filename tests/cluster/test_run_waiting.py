@@ -170,6 +170,18 @@ def test_without_accounting_the_events_tell_what_slurmctld_has_forgotten(
     assert row["state"] in {"pending", "lost"}
 
 
+def test_without_accounting_waiting_sees_an_end_before_slurmctld_forgets_it(
+    make_testbed: Callable[[Options], Testbed], tmp_path: Path
+) -> None:
+    testbed = make_testbed(Options(nodes=1, gpus="", accounting=False, min_job_age=8))
+    site = Site(testbed, tmp_path)
+    # By its end the questions would be ten seconds and more apart.
+    run = site.submit(str(site.job("sleep 25; exit 4")), "--template", "plain")
+    (row,) = site.json("wait", run, code=1)
+    assert (row["state"], row["exit_code"]) == ("failed", 4)
+    native.down(testbed.root)
+
+
 def test_trap_162_after_min_job_age_accounting_tells_the_end(
     make_testbed: Callable[[Options], Testbed], tmp_path: Path
 ) -> None:

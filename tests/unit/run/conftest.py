@@ -55,6 +55,7 @@ class FakeSlurm:
     ages: list[float] = field(default_factory=list)
     """How old an answer of the queue might have been, at each call."""
     cancelled: list[JobId] = field(default_factory=list)
+    configuration: dict[str, str] = field(default_factory=dict)
 
     def submit(self, submission: Submission) -> Submitted:
         self.calls.append("submit")
@@ -105,7 +106,7 @@ class FakeSlurm:
         raise NotImplementedError
 
     def config(self) -> Mapping[str, str]:
-        raise NotImplementedError
+        return self.configuration
 
     def version(self) -> tuple[int, int, int]:
         raise NotImplementedError

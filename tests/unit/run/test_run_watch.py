@@ -140,3 +140,18 @@ def test_answers_that_others_got_will_do_but_never_the_last_one_of_ones_own(
     assert len(gaps) > 3
     for gap, age in zip(gaps, slurm.ages[1:], strict=True):
         assert gap / 2 < age < gap
+
+
+def test_without_accounting_slurm_is_asked_twice_within_min_job_age(
+    make_run: Make, slurm: FakeSlurm, clock: FakeClock
+) -> None:
+    slurm.live = [make_job()]
+    slurm.configuration = {"AccountingStorageType": "accounting_storage/none", "MinJobAge": "20 sec"}
+    watch = Watch([make_run()], lambda _: slurm, clock)
+    asked: list[float] = []
+    for _ in range(300):
+        watch.look()
+        if len(slurm.calls) > len(asked):
+            asked.append(clock.monotonic())
+        clock.sleep(LOOK)
+    assert max(after - before for before, after in pairwise(asked)) == 10
