@@ -20,7 +20,7 @@ from slurmkit.spec.model import Container, JobSpec, Launch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATHS = RunPaths(Path("/work 100%/run"))
+PATHS = RunPaths(Path("/scratch 100%/run"))
 ATTEMPT = current_attempt({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"})
 
 
@@ -30,13 +30,13 @@ def spec(**more: object) -> JobSpec:
 
 def test_every_task_is_a_parent_that_starts_the_program() -> None:
     argv = step.srun_command(spec(), PATHS, "12-0")
-    parent = [sys.executable, "-I", "-S", "/work 100%/run/launch.pyz", "--", "python", "-x"]
+    parent = [sys.executable, "-I", "-S", "/scratch 100%/run/launch.pyz", "--", "python", "-x"]
     assert argv[-len(parent) :] == parent
 
 
 def test_each_rank_writes_a_log_of_its_own_under_a_name_that_slurm_does_not_misread() -> None:
     argv = step.srun_command(spec(), PATHS, "12-0")
-    assert "--output=/work 100%%/run/logs/12-0/rank-%5t.out" in argv
+    assert "--output=/scratch 100%%/run/logs/12-0/rank-%5t.out" in argv
     assert "--open-mode=append" in argv
 
 
@@ -60,8 +60,8 @@ def test_a_line_of_bash_is_one_argument() -> None:
 @pytest.mark.parametrize(
     ("mounts", "option"),
     [
-        ((), "--container-mounts=/work 100%/run:/work 100%/run"),
-        (("/data:/data",), "--container-mounts=/data:/data,/work 100%/run:/work 100%/run"),
+        ((), "--container-mounts=/scratch 100%/run:/scratch 100%/run"),
+        (("/data:/data",), "--container-mounts=/data:/data,/scratch 100%/run:/scratch 100%/run"),
     ],
 )
 def test_in_a_container_of_pyxis_the_parent_sees_the_run_directory(
@@ -79,7 +79,7 @@ def test_trap_138_every_rank_gets_the_whole_environment() -> None:
     )
     assert (environ["SLURM_EXPORT_ENV"], environ["A"]) == ("ALL", "1")
     assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("n1", "20001")
-    assert environ["SLURMKIT_EXIT_DIRECTORY"] == "/work 100%/run/exit/12-0/2"
+    assert environ["SLURMKIT_EXIT_DIRECTORY"] == "/scratch 100%/run/exit/12-0/2"
     assert environ["SLURMKIT_MASTER_NODE"] == "n1"
 
 

@@ -20,8 +20,8 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 def rendered(spec: JobSpec, template: str = "plain", **options: Any) -> Rendered:
     """The script of a job in a run whose places are always the same."""
-    places = {"run_directory": Path("/work/runs/r-1"), "run_id": "r-1", "python": "/opt/python/bin/python3"}
-    return render(spec, template=template, directory=Path("/work"), **{**places, **options})
+    places = {"run_directory": Path("/data/runs/r-1"), "run_id": "r-1", "python": "/opt/python/bin/python3"}
+    return render(spec, template=template, directory=Path("/data"), **{**places, **options})
 
 
 def complaints(scripts: Iterable[str], directory: Path) -> str:

@@ -39,7 +39,7 @@ def assert_is_sound(spec: JobSpec, made: Rendered) -> None:
     assert script.first_command is not None
     assert max(one.line for one in script.directives) < script.first_command
     assert script.body[script.first_command - len(script.directives) - 2].text == "set -euo pipefail"
-    asked = job_options(spec, log=Path("/work/runs/r-1/logs"), run_id="r-1")
+    asked = job_options(spec, log=Path("/data/runs/r-1/logs"), run_id="r-1")
     assert script.values == {
         "job_name": spec.name,
         **{name: None if value is True else str(value) for name, value in asked.items()},
