@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +33,24 @@ DEAR = {
 """What would cost every rank milliseconds at its start."""
 
 
-def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    paths = [tmp_path / "one.pyz", tmp_path / "two.pyz"]
-    for path in paths:
-        archive.build(path)
-        time.sleep(0.01)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+def test_the_same_sources_make_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for name in ("one", "two"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))  # each is compiled, none is a kept copy
+        archive.build(tmp_path / f"{name}.pyz")
+        made.append((tmp_path / f"{name}.pyz").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_kept_archive_that_is_cut_short_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    archive.build(tmp_path / "whole.pyz")
+    (kept,) = (tmp_path / "cache" / "slurmkit").glob("launch-*.pyz")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    archive.build(tmp_path / "again.pyz")
+    assert (tmp_path / "again.pyz").read_bytes() == (tmp_path / "whole.pyz").read_bytes()
 
 
 def test_every_module_is_there_as_source_and_compiled(launch_archive: Path) -> None:
