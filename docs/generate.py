@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import click
 import msgspec
@@ -16,8 +15,10 @@ import msgspec
 from slurmkit import errors
 from slurmkit.cli.table import COMMANDS, GROUPS
 from slurmkit.run.events import KINDS
+from slurmkit.spec.convert import section_of
+from slurmkit.spec.json_schema import keys
 from slurmkit.spec.loading import CHECKED_ONLY
-from slurmkit.spec.model import JobSpec, Section
+from slurmkit.spec.model import JobSpec
 from slurmkit.spec.options import OPTIONS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -62,26 +63,21 @@ def job_file() -> str:
         "",
         "## Top level",
         "",
-        *_keys(JobSpec, skip=("resources", "spare_nodes")),
+        *_keys(""),
     ]
-    for name, hint in get_type_hints(JobSpec).items():
-        for section in (hint, *get_args(hint)):
-            if isinstance(section, type) and issubclass(section, Section):
-                about = (section.__doc__ or "").strip()
-                parts += ["", f"## `[{name}]`", "", about, "", *_keys(section)]
+    for info in msgspec.structs.fields(JobSpec):
+        section = section_of(info.type)
+        if section is not None:
+            parts += ["", f"## `[{info.name}]`", "", (section.__doc__ or "").strip(), "", *_keys(info.name)]
     return "\n".join(parts) + "\n"
 
 
-def _keys(section: type[Section], skip: tuple[str, ...] = ()) -> list[str]:
+def _keys(table: str) -> list[str]:
     lines = ["| key | default | what it does |", "|---|---|---|"]
-    hints = get_type_hints(section, include_extras=True)
-    for field in msgspec.structs.fields(section):
-        described = [meta.description for meta in getattr(hints[field.name], "__metadata__", ())]
-        if field.name in skip or not described:
-            continue
-        default = "required" if field.required else f"`{_default(field.default)}`"
-        about = (described[0] or "").replace("|", "\\|")
-        lines.append(f"| `{field.name}` | {default} | {about} |")
+    for key in (key for key in keys() if key.table == table):
+        default = "required" if key.required else f"`{_default(key.default)}`"
+        about = key.about.replace("|", "\\|")
+        lines.append(f"| `{key.name}` | {default} | {about} |")
     return lines
 
 
@@ -95,7 +91,7 @@ def _default(value: object) -> str:
             return "[]"
         case str():
             return f'"{value}"'
-    return str(value) if value is not msgspec.NODEFAULT else "{}"
+    return str(value)
 
 
 def sbatch_options() -> str:

@@ -115,6 +115,8 @@ def _option_key(option: Option) -> Key:
 def _field_key(table: str, info: msgspec.structs.FieldInfo) -> Key:
     form = expected(info.type) or "table"
     default = None if info.default is msgspec.NODEFAULT else info.default
+    if info.default_factory is not msgspec.NODEFAULT:
+        default = info.default_factory()
     return Key(table, info.name, form, about_of(info.type), required=info.required, default=default)
 
 
