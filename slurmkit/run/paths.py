@@ -60,6 +60,18 @@ class RunPaths(NamedTuple):
         """What one rank printed."""
         return self.logs(attempt) / f"rank-{rank:05d}.out"
 
+    def progress(self, attempt: str) -> Path:
+        """How far one attempt is: replaced every few seconds while its step runs."""
+        return self.logs(attempt) / "progress.json"
+
+    def checks(self, attempt: str) -> Path:
+        """The folder of what each node's check before the start found."""
+        return self.root / "checks" / attempt
+
+    def stacks(self, attempt: str, step: int) -> Path:
+        """The folder of the stacks of all ranks of a step start that hung."""
+        return self.root / "stacks" / attempt / str(step)
+
     @property
     def all_exits(self) -> Path:
         """The folder of all exit records."""

@@ -75,8 +75,15 @@ class Launch(Section, frozen=True):
     srun: Annotated[
         tuple[str, ...], about("Further options for srun, as they stand on its command line.", "argument")
     ] = ()
+    check_nodes: Annotated[
+        bool, about("Every node is checked before the first rank starts: GPUs, memory, disks, clock, port.")
+    ] = True
+    check_time: Annotated[
+        str, about("How long the checks may take; a node that has not answered is unfit.", "duration")
+    ] = "10s"
     checks: Annotated[
-        tuple[str, ...], about("Checks of the nodes before the first rank starts.", "words")
+        tuple[str, ...],
+        about("The site's own checks: programs run on each node; one that fails makes it unfit.", "words"),
     ] = ()
 
 
