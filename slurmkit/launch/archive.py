@@ -8,7 +8,12 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from slurmkit.launch.files import write_atomically
 
 MAIN = b"""import sys
-from slurmkit.launch.parent import main
+if sys.argv[1:2] == ["fitness"]:
+    from slurmkit.launch.fitness import main
+elif sys.argv[1:2] == ["stacks"]:
+    from slurmkit.launch.stacks import main
+else:
+    from slurmkit.launch.parent import main
 main(sys.argv[1:])
 """
 UNCHECKED_HASH = b"\1\0\0\0"

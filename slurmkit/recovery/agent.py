@@ -10,28 +10,22 @@ import os
 import resource
 import signal
 import sys
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
-from slurmkit.launch.port import ephemeral_range
-from slurmkit.recovery import report, step
-from slurmkit.recovery.attempt import Attempt, current_attempt
-from slurmkit.recovery.exits import RankExit, first_failure, read_exits
-from slurmkit.recovery.rendezvous import choose_address, claim_port
+from slurmkit.recovery import report
+from slurmkit.recovery.attempt import current_attempt
+from slurmkit.recovery.rendezvous import choose_address
+from slurmkit.recovery.setting import Setting
+from slurmkit.recovery.start import StepEnd, run_step
+from slurmkit.recovery.watching import WATCHED
 from slurmkit.run import events
 from slurmkit.run.paths import RunPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from slurmkit.slurm.clock import Clock
-    from slurmkit.slurm.protocol import Slurm
-    from slurmkit.spec.model import JobSpec
 
 STARTS_FOR_A_PORT = 5
 """A port that is taken between the trial and rank 0's start is met with the next one, so often."""
@@ -62,47 +56,10 @@ ENDING = frozenset(
 """Signals that end a process that does nothing about them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What does not change during an attempt. `environ` is what the batch script handed over."""
-
-    paths: RunPaths
-    spec: JobSpec
-    attempt: Attempt
-    environ: Mapping[str, str]
-    mask: Iterable[int]
-    """The signals that were blocked before the agent blocked its own."""
-    srun: str
-    clock: Clock
-
-
-class StepEnd(NamedTuple):
-    """How a step ended: srun's status, what the agent was told meanwhile, what the ranks left."""
-
-    status: int
-    received: Sequence[int]
-    exits: Sequence[RankExit]
-
-    @property
-    def is_port_taken(self) -> bool:
-        """Whether rank 0 found its port taken, so that no program could meet there."""
-        return any(one.port_taken for one in self.exits)
-
-    @property
-    def first_failure(self) -> RankExit | None:
-        """The rank that failed first."""
-        return first_failure(self.exits) if self.status else None
-
-    @property
-    def exit_code(self) -> int:
-        """What the agent ends with: srun itself reports the highest code, often that of an echo."""
-        return self.first_failure.status if self.first_failure else self.status
-
-
 def main(argv: Sequence[str]) -> int:
     """Carry one attempt of the run through; returns the exit code of the batch script."""
     # Blocked from here to the end and taken one by one where the step is waited for: none is lost.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, step.WATCHED)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         if len(argv) != 1:
@@ -139,8 +96,7 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
 def attempt(setting: Setting) -> int:
     """One start of the run by Slurm, from its first event to its last."""
     this = setting.attempt
-    note(
-        setting,
+    setting.note(
         "attempt-started",
         job_id=this.job_id,
         array_job_id=this.array_job_id,
@@ -152,11 +108,10 @@ def attempt(setting: Setting) -> int:
     try:
         end = run_steps(setting)
     except SlurmkitError as error:
-        note(setting, "attempt-ended", exit_code=error.exit_code, reason=error.what)
+        setting.note("attempt-ended", exit_code=error.exit_code, reason=error.what)
         raise
     was_told = signal.SIGTERM in end.received
-    note(
-        setting,
+    setting.note(
         "attempt-ended",
         exit_code=end.exit_code,
         signal=int(signal.SIGTERM) if was_told else None,
@@ -164,7 +119,7 @@ def attempt(setting: Setting) -> int:
     outcome = run_outcome(end, was_cancelled=was_told and is_cancel_requested(setting))
     # Other tasks of an array go on; and why Slurm ended an attempt, and what follows, it alone knows.
     if outcome is not None and this.array_job_id is None:
-        note(setting, "run-ended", outcome=outcome, exit_code=end.exit_code)
+        setting.note("run-ended", outcome=outcome, exit_code=end.exit_code)
     report.attempt_ended(end.exit_code, was_told=was_told, outcome=outcome)
     return end.exit_code
 
@@ -183,64 +138,12 @@ def run_steps(setting: Setting) -> StepEnd:
     return end
 
 
-def run_step(setting: Setting, number: int, address: str) -> StepEnd:
-    """Start the step once and wait for its end."""
-    paths, this = setting.paths, setting.attempt
-    port, claim = rendezvous_port(setting, number)
-    with claim:
-        environ = step.step_environment(setting.environ, paths, this, number, address=address, port=port)
-        argv = step.srun_command(setting.spec, paths, this.name)
-        make_folders(paths.logs(this.name), paths.exit(this.name, number))
-        note(setting, "step-started", step=number, argv=argv, master_addr=address, master_port=port)
-        report.step_started(number, f"{address}:{port}", paths.logs(this.name))
-        srun = step.start(argv, setting.srun, environ, setting.mask)
-        waited, received = step.wait(srun)
-    status = os.waitstatus_to_exitcode(waited)
-    end = StepEnd(
-        status=status if status >= 0 else 128 - status,
-        received=received,
-        exits=read_exits(paths.exit(this.name, number)),
-    )
-    note(
-        setting,
-        "step-ended",
-        step=number,
-        exit_code=end.status,
-        port_taken=end.is_port_taken or None,
-        received=[signal.Signals(one).name for one in received] or None,
-        first_failure=report.as_fields(end.first_failure),
-    )
-    if end.is_port_taken:
-        report.say(f"port {port} was taken by another program when rank 0 started")
-    else:
-        report.step_ended(
-            end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank)
-        )
-    return end
-
-
 def rendezvous_address(setting: Setting) -> tuple[str, str | None]:
     """MASTER_ADDR, and what there is to say about it; the user's own goes before any choice."""
     given = setting.environ.get("MASTER_ADDR")
     if given:
         return given, f"MASTER_ADDR={given} is the job's own and stays"
-
-    def connect() -> Slurm:
-        from slurmkit.slurm.commands import Commands
-
-        return Commands(environment=setting.environ, timeout=20.0)
-
-    return choose_address(setting.attempt.nodes[0], connect)
-
-
-def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContextManager[object]]:
-    """MASTER_PORT, and what holds it for this run until it is closed."""
-    given = setting.environ.get("MASTER_PORT")
-    if given:
-        report.say(f"MASTER_PORT={given} is the job's own and stays")
-        return given, nullcontext()
-    port, claim = claim_port(setting.attempt.number, number, setting.attempt.restart, ephemeral_range())
-    return str(port), claim
+    return choose_address(setting.attempt.nodes[0], setting.connect)
 
 
 def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:
@@ -255,28 +158,6 @@ def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:
 def is_cancel_requested(setting: Setting) -> bool:
     """Whether somebody has asked slurmkit to cancel the run."""
     return any(event.kind == "cancel-requested" for event in events.read(setting.paths))
-
-
-def make_folders(*folders: Path) -> None:
-    """Make the folders that the ranks write to.
-
-    Raises:
-        UsageError: one of them cannot be made.
-    """
-    for folder in folders:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot make a folder: {error.strerror}", where=str(folder)) from error
-
-
-def note(setting: Setting, kind: str, **fields: object) -> None:
-    """Append an event of this attempt. A full disk does not end the job: it is said in the log."""
-    told = {name: value for name, value in fields.items() if value is not None}
-    try:
-        events.append(setting.paths, kind, at=setting.clock.now(), attempt=setting.attempt.name, **told)
-    except OSError as error:
-        report.say(f"the event {kind} could not be written: {error}")
 
 
 def leave(exit_code: int) -> NoReturn:

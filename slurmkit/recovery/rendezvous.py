@@ -10,7 +10,7 @@ from slurmkit.errors import JobFailed, SlurmError
 from slurmkit.launch.port import TRIED, candidates, hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from slurmkit.slurm.protocol import Slurm
@@ -42,6 +42,27 @@ def is_resolvable(name: str) -> bool:
         return bool(socket.getaddrinfo(name, None))
     except (OSError, UnicodeError):
         return False
+
+
+def own_address(peers: Iterable[str]) -> str:
+    """The address by which the other nodes reach this host, the one that leads to them; alone: loopback.
+
+    A host's own name is no answer: Debian has it resolve to 127.0.1.1 on the host itself.
+    """
+    for peer in peers:
+        try:
+            found = socket.getaddrinfo(peer, 9, type=socket.SOCK_DGRAM)
+        except (OSError, UnicodeError):
+            continue
+        for family, kind, protocol, _, place in found:
+            # Connecting a datagram socket sends nothing; it only chooses the interface.
+            with closing(socket.socket(family, kind, protocol)) as probe:
+                try:
+                    probe.connect(place)
+                except OSError:
+                    continue
+                return str(probe.getsockname()[0])
+    return "127.0.0.1"
 
 
 def claim_port(

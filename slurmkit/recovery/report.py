@@ -6,12 +6,16 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from slurmkit.recovery.monitor import Hung, Straggler, StragglerGone
+from slurmkit.spec.units import format_duration
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.recovery.exits import RankExit
+    from slurmkit.recovery.monitor import Finding
     from slurmkit.spec.model import JobSpec
 
 
@@ -37,6 +41,23 @@ def attempt_started(attempt: Attempt, spec: JobSpec) -> None:
 def step_started(number: int, meeting: str, logs: Path) -> None:
     """Where the ranks meet and where they write."""
     say(f"step {number} starts; the ranks meet at {meeting} and write to {logs}/rank-*.out")
+
+
+def found(finding: Finding) -> None:
+    """What the monitor of the ranks has found."""
+    match finding:
+        case Straggler(own=own, median=median, phase=phase):
+            times = f"{own * 1000:.1f} ms a step, the median is {median * 1000:.1f} ms"
+            say(f"{_whom(finding)} is slow in {phase}: {times}")
+        case StragglerGone():
+            say(f"{_whom(finding)} keeps up again")
+        case Hung(step=step, after=after):
+            last = "no step was ever reached" if step is None else f"the last step was {step}"
+            say(f"no rank made progress for {format_duration(int(after))}; {last}")
+
+
+def _whom(finding: Straggler | StragglerGone) -> str:
+    return finding.host if finding.rank is None else f"rank {finding.rank} on {finding.host}"
 
 
 def step_ended(

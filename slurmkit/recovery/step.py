@@ -1,4 +1,4 @@
-"""One step: its srun, the variables that its ranks get, and waiting for its end while passing signals on."""
+"""What a step is started with: the command lines of srun, and the variables that its ranks get."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import MissingRequirement, UsageError
 from slurmkit.launch.environment import NAMES
 from slurmkit.script.step import program, srun_arguments
+from slurmkit.slurm import process
+from slurmkit.spec.gres import gpu_count, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from slurmkit.recovery.attempt import Attempt
+    from slurmkit.recovery.setting import Setting
     from slurmkit.run.paths import RunPaths
     from slurmkit.spec.model import JobSpec
-
-PASSED_ON = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-"""To srun, which sends the first three to every rank, and at the others ends the step."""
-
-WATCHED = PASSED_ON | {signal.SIGTERM, signal.SIGCHLD}
-"""SIGTERM is not passed on: at a cancel, the time limit, a preemption Slurm sends it to the ranks itself, and
-srun would kill them at once."""
+STDERR = 2
 
 
 def srun_command(spec: JobSpec, paths: RunPaths, attempt: str) -> list[str]:
@@ -42,13 +39,8 @@ def srun_command(spec: JobSpec, paths: RunPaths, attempt: str) -> list[str]:
         "--open-mode=append",
         "--disable-status",
         *_with_run_directory(srun_arguments(spec), spec, paths),
-        # The agent's own Python, which is known to work here. A container has its own.
-        "python3" if _is_pyxis(spec) else sys.executable,
-        "-I",
-        "-S",
-        str(paths.launch_archive),
-        "--",
-        *program(spec),
+        # A container has its own Python.
+        *parent(paths, "--", *program(spec), python="python3" if _is_pyxis(spec) else sys.executable),
     ]
 
 
@@ -72,6 +64,34 @@ def step_environment(
     }
 
 
+def telling_environment(
+    environ: Mapping[str, str], host: str, port: int, *, token: str, stacks: Path
+) -> dict[str, str]:
+    """The variables by which the ranks can tell the agent how they are."""
+    return {
+        "SLURMKIT_PROGRESS": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "SLURMKIT_TOKEN": token,
+        "SLURMKIT_STACKS": str(stacks),
+        # A Python that dies by a fault, or is told to abort, then says where it was.
+        "PYTHONFAULTHANDLER": environ.get("PYTHONFAULTHANDLER", "1"),
+    }
+
+
+def world_size(spec: JobSpec, attempt: Attempt, environ: Mapping[str, str]) -> int | None:
+    """How many ranks the step has, where that is known beforehand."""
+    wanted = tasks(spec)
+    nodes = len(attempt.nodes) - spec.spare_nodes
+    if spec.launch.launcher == "torchrun":
+        gpus = gpu_count(spec)
+        return nodes * gpus.per_node if gpus and gpus.per_node else None
+    if wanted.ntasks is not None:
+        return wanted.ntasks
+    if wanted.per_node is not None:
+        return wanted.per_node * nodes
+    given = environ.get("SLURM_NTASKS", "")
+    return int(given) if given.isdigit() else None
+
+
 def users_variables(environ: Mapping[str, str]) -> list[str]:
     """The rank variables that the job file, or what it sets up, has set: they stay."""
     return [name for name in NAMES if environ.get(name)]
@@ -92,42 +112,62 @@ def who_is_signalled(cgroups: Path = Path("/proc/self/cgroup")) -> str:
     return "parent" if any("/step_" in path for path in paths) else "all"
 
 
-def start(argv: list[str], program_path: str, environ: Mapping[str, str], mask: Iterable[int]) -> int:
-    """Start srun in a process group of its own, with no input; its pid.
+def start(
+    argv: list[str], program_path: str, environ: Mapping[str, str], mask: Iterable[int]
+) -> tuple[int, int]:
+    """Start srun in a process group of its own, with no input; its pid, and what its stderr is read from.
 
     Raises:
         MissingRequirement: it cannot be started.
     """
+    stderr, end = os.pipe()
     try:
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             program_path,
             argv,
             environ,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, end, STDERR),
+            ],
             setpgroup=0,
             setsigmask=mask,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
         )
     except OSError as error:
+        os.close(stderr)
         raise MissingRequirement(f"srun cannot be started: {error.strerror}", where=program_path) from error
+    finally:
+        os.close(end)
+    return pid, stderr
 
 
-def wait(srun: int) -> tuple[int, list[int]]:
-    """Wait for srun's end, passing each signal on once; its wait status and the signals that came.
+def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) -> None:
+    """Have the stacks of all ranks of the running step written, by a step of its own beside it.
 
-    All of `WATCHED` must be blocked, so that none is lost between one look and the next.
+    Raises:
+        SlurmkitError: that step failed.
     """
-    received: list[int] = []
-    while True:
-        number = signal.sigwait(WATCHED)
-        if number == signal.SIGCHLD:
-            ended, status = os.waitpid(srun, os.WNOHANG)
-            if ended:
-                return status, received
-            continue
-        received.append(int(number))
-        if number in PASSED_ON:
-            os.kill(srun, number)
+    count = str(len(setting.attempt.nodes))
+    argv = [
+        "srun",
+        "--overlap",
+        "--mem=0",
+        "--gres=none",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=1",
+        "--kill-on-bad-exit=0",
+        *parent(setting.paths, "stacks"),
+    ]
+    answer = process.run(argv, environment=environ, clock=setting.clock, timeout=within)
+    process.check("srun", answer)
+
+
+def parent(paths: RunPaths, *words: str, python: str = sys.executable) -> list[str]:
+    """The command line that starts what is in launch.pyz, by the agent's own Python: it works here."""
+    return [python, "-I", "-S", str(paths.launch_archive), *words]
 
 
 def _is_pyxis(spec: JobSpec) -> bool:

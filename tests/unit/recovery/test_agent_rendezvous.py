@@ -8,7 +8,7 @@ import pytest
 from slurmkit.errors import JobFailed, Unreachable
 from slurmkit.launch.port import candidates, hold
 from slurmkit.recovery import rendezvous
-from slurmkit.recovery.rendezvous import choose_address, claim_port, is_resolvable
+from slurmkit.recovery.rendezvous import choose_address, claim_port, is_resolvable, own_address
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,3 +76,12 @@ def test_without_a_free_port_there_is_an_error_that_says_what_to_do(monkeypatch:
     with pytest.raises(JobFailed, match="none of 64 ports") as caught:
         claim_port(1, 0, 0, EPHEMERAL)
     assert "MASTER_PORT" in str(caught.value)
+
+
+def test_the_agents_address_is_that_of_the_interface_that_leads_to_the_others() -> None:
+    assert own_address(["127.0.0.2"]) == "127.0.0.1"
+
+
+def test_alone_or_among_names_that_do_not_resolve_it_is_loopback() -> None:
+    assert own_address([]) == "127.0.0.1"
+    assert own_address(["no-such-host.invalid"]) == "127.0.0.1"

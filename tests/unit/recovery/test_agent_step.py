@@ -1,13 +1,7 @@
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +10,6 @@ from slurmkit.recovery import step
 from slurmkit.recovery.attempt import current_attempt
 from slurmkit.run.paths import RunPaths
 from slurmkit.spec.model import Container, JobSpec, Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATHS = RunPaths(Path("/scratch 100%/run"))
 ATTEMPT = current_attempt({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"})
@@ -107,57 +98,36 @@ def test_whom_slurm_signals_is_seen_from_what_tracks_the_processes(
     assert step.who_is_signalled(tmp_path / "none") == "all"
 
 
-WAIT = """
-import signal, sys
-from slurmkit.recovery import step
-mask = signal.pthread_sigmask(signal.SIG_BLOCK, step.WATCHED)
-argv = sys.argv[1:]
-srun = step.start(argv, argv[0], dict(PATH="/usr/bin:/bin"), mask)
-status, received = step.wait(srun)
-print(status, *sorted(received))  # of signals that wait at the same time the lowest is taken first
-"""
-
-
-@pytest.fixture
-def waiting() -> Iterator[subprocess.Popen[str]]:
-    """An agent that waits for what stands for srun: a shell that says what it gets."""
-    script = """
-        trap 'echo usr1' USR1; trap 'echo hup' HUP; trap 'echo term' TERM; trap 'exit 7' USR2
-        echo "ready $$"; while :; do sleep 0.02; done"""
-    bash = shutil.which("bash")
-    assert bash
-    argv = [sys.executable, "-c", WAIT, bash, "-c", script]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        program = int(process.stdout.readline().removeprefix("ready "))
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(program, signal.SIGKILL)
-            process.communicate(timeout=30)
-
-
-def test_signals_are_passed_on_once_and_a_sigterm_is_only_noted(waiting: subprocess.Popen[str]) -> None:
-    assert waiting.stdout is not None
-    os.kill(waiting.pid, signal.SIGTERM)
-    for number, said in ((signal.SIGUSR1, "usr1"), (signal.SIGHUP, "hup"), (signal.SIGUSR1, "usr1")):
-        os.kill(waiting.pid, number)
-        assert waiting.stdout.readline() == f"{said}\n"
-    os.kill(waiting.pid, signal.SIGUSR2)
-    assert waiting.stdout.read() == f"{7 << 8} 1 10 10 12 15\n"
-
-
-def test_srun_stands_in_a_group_of_its_own_so_that_nothing_reaches_it_twice(
-    waiting: subprocess.Popen[str],
+@pytest.mark.parametrize(
+    ("more", "environ", "size"),
+    [
+        ({"resources": {"ntasks": 6}}, {}, 6),
+        ({"resources": {"nodes": 2, "gpus_per_node": "a100:4"}}, {}, 8),
+        ({"resources": {"gpus_per_node": "a100:4"}, "launch": Launch(launcher="torchrun")}, {}, 8),
+        ({"resources": {"gpus": "a100:4"}, "launch": Launch(launcher="torchrun")}, {}, None),
+        ({"resources": {"nodes": "1-4"}}, {}, 2),
+        ({"resources": {"gpus_per_socket": 2}}, {"SLURM_NTASKS": "3"}, 3),
+        ({"resources": {"gpus_per_socket": 2}}, {}, None),
+    ],
+)
+def test_the_number_of_ranks_is_known_beforehand_where_the_job_file_says_it(
+    more: dict[str, object], environ: dict[str, str], size: int | None
 ) -> None:
-    children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children").read_text().split()
-    assert [os.getpgid(int(child)) for child in children] == [int(child) for child in children]
+    assert step.world_size(spec(**more), ATTEMPT, environ) == size
 
 
-def test_srun_starts_with_no_signal_held_back_and_nothing_to_read() -> None:
-    tell = "grep SigBlk /proc/self/status; readlink /proc/self/fd/0"
-    done = subprocess.run(
-        [sys.executable, "-c", WAIT, "/bin/sh", "-c", tell], capture_output=True, text=True, check=True
+def test_ranks_are_told_where_the_agent_listens() -> None:
+    told = step.telling_environment({}, "fd00::5", 4000, token="t", stacks=Path("/run/stacks"))
+    assert told["SLURMKIT_PROGRESS"] == "[fd00::5]:4000"
+    assert told["PYTHONFAULTHANDLER"] == "1"
+
+
+def test_what_the_user_says_of_the_fault_handler_stays() -> None:
+    told = step.telling_environment(
+        {"PYTHONFAULTHANDLER": ""},
+        "10.0.0.1",
+        4000,
+        token="t",
+        stacks=Path("/s"),
     )
-    assert done.stdout.split() == ["SigBlk:", "0" * 16, os.devnull, "0"]
+    assert (told["SLURMKIT_PROGRESS"], told["PYTHONFAULTHANDLER"]) == ("10.0.0.1:4000", "")

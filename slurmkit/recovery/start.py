@@ -1,0 +1,180 @@
+"""One start of the step: what its ranks are told, what they tell while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+from slurmkit.errors import SlurmkitError, UsageError
+from slurmkit.launch.port import ephemeral_range
+from slurmkit.recovery import report, step
+from slurmkit.recovery.exits import RankExit, first_failure, read_exits
+from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
+from slurmkit.recovery.rendezvous import claim_port, own_address
+from slurmkit.recovery.watching import watch
+from slurmkit.spec.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from slurmkit.recovery.monitor import Finding
+    from slurmkit.recovery.setting import Setting
+    from slurmkit.recovery.watching import Watched
+
+STACKS_WITHIN = 20.0
+"""Seconds that the ranks' stacks may take."""
+
+
+class StepEnd(NamedTuple):
+    """How a step ended: srun's status, what the agent was told meanwhile, what the ranks left."""
+
+    status: int
+    received: Sequence[int] = ()
+    exits: Sequence[RankExit] = ()
+    first_failure: RankExit | None = None
+    """The rank that failed first."""
+    hung: bool = False
+
+    @property
+    def is_port_taken(self) -> bool:
+        """Whether rank 0 found its port taken, so that no program could meet there."""
+        return any(one.port_taken for one in self.exits)
+
+    @property
+    def exit_code(self) -> int:
+        """What the agent ends with: srun itself reports the highest code, often that of an echo."""
+        return self.first_failure.status if self.first_failure else self.status
+
+
+def run_step(setting: Setting, number: int, address: str) -> StepEnd:
+    """Start the step once and wait for its end."""
+    paths, this, spec = setting.paths, setting.attempt, setting.spec
+    logs, stacks = paths.logs(this.name), paths.stacks(this.name, number)
+    make_folders(logs, paths.exit(this.name, number))
+    port, claim = rendezvous_port(setting, number)
+    token = secrets.token_hex(16)
+    monitor = Monitor(
+        token=token,
+        progress=spec.progress,
+        logs=logs,
+        written_to=paths.progress(this.name),
+        attempt=this.name,
+        step=number,
+        world_size=step.world_size(spec, this, setting.environ),
+        now=setting.clock.now().timestamp(),
+    )
+    with claim, closing(monitor):
+        environ = step.step_environment(
+            setting.environ, paths, this, number, address=address, port=port
+        ) | step.telling_environment(
+            setting.environ, own_address(this.nodes[1:]), monitor.port, token=token, stacks=stacks
+        )
+        argv = step.srun_command(spec, paths, this.name)
+        setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
+        report.step_started(number, f"{address}:{port}", logs)
+        srun, stderr = step.start(argv, setting.srun, environ, setting.mask)
+        hung: list[Hung] = []
+
+        def must_end(finding: Finding) -> bool:
+            tell(setting, finding)
+            if isinstance(finding, Hung):
+                hung.append(finding)
+                dump_stacks(setting, finding, environ, stacks)
+            return bool(hung)
+
+        with closing(os.fdopen(stderr, "rb", buffering=0)):
+            seen = watch(
+                srun,
+                stderr,
+                monitor,
+                clock=setting.clock,
+                grace=parse_duration(spec.launch.grace) if spec.launch.kill_on_bad_exit else None,
+                must_end=must_end,
+            )
+    end = _end(seen, read_exits(paths.exit(this.name, number)), is_hung=bool(hung))
+    _tell_end(setting, number, end, port)
+    return end
+
+
+def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContextManager[object]]:
+    """MASTER_PORT, and what holds it for this run until it is closed."""
+    given = setting.environ.get("MASTER_PORT")
+    if given:
+        report.say(f"MASTER_PORT={given} is the job's own and stays")
+        return given, nullcontext()
+    port, claim = claim_port(setting.attempt.number, number, setting.attempt.restart, ephemeral_range())
+    return str(port), claim
+
+
+def tell(setting: Setting, finding: Finding) -> None:
+    """Write a finding down, in the events and in the batch log."""
+    match finding:
+        case Straggler():
+            setting.note(
+                "straggler",
+                rank=finding.rank,
+                host=finding.host,
+                phase=finding.phase,
+                own=finding.own,
+                median=finding.median,
+            )
+        case StragglerGone():
+            setting.note("straggler-gone", rank=finding.rank, host=finding.host)
+    report.found(finding)
+
+
+def dump_stacks(setting: Setting, hung: Hung, environ: dict[str, str], folder: Path) -> None:
+    """Have every rank's stack written before the step is ended."""
+    setting.note("hung", since=hung.since, step=hung.step, after=hung.after, stacks=str(folder))
+    try:
+        make_folders(folder)
+        step.dump_stacks(setting, environ, within=STACKS_WITHIN)
+    except SlurmkitError as error:
+        report.say(f"no stacks: {error.what}")
+
+
+def make_folders(*folders: Path) -> None:
+    """Make the folders that the ranks write to.
+
+    Raises:
+        UsageError: one of them cannot be made.
+    """
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make a folder: {error.strerror}", where=str(folder)) from error
+
+
+def _end(seen: Watched, exits: Sequence[RankExit], *, is_hung: bool) -> StepEnd:
+    status = os.waitstatus_to_exitcode(seen.status)
+    status = status if status >= 0 else 128 - status
+    return StepEnd(
+        # A step that the agent ended has failed, whatever srun makes of it.
+        status=status or int(is_hung),
+        received=seen.received,
+        exits=exits,
+        first_failure=first_failure(exits) if status else None,
+        hung=is_hung,
+    )
+
+
+def _tell_end(setting: Setting, number: int, end: StepEnd, port: str) -> None:
+    setting.note(
+        "step-ended",
+        step=number,
+        exit_code=end.status,
+        port_taken=end.is_port_taken or None,
+        received=[signal.Signals(one).name for one in end.received] or None,
+        first_failure=report.as_fields(end.first_failure),
+    )
+    if end.is_port_taken:
+        report.say(f"port {port} was taken by another program when rank 0 started")
+        return
+    paths, this = setting.paths, setting.attempt
+    report.step_ended(end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank))

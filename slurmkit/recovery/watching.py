@@ -1,0 +1,164 @@
+"""Attending to a running step: the signals that come, what srun says, what the ranks tell, and its end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from slurmkit.recovery.monitor import Finding, Monitor, RankNotice
+    from slurmkit.slurm.clock import Clock
+
+PASSED_ON = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""To srun, which sends the first three to every rank, and at the others ends the step."""
+
+WATCHED = PASSED_ON | {signal.SIGTERM, signal.SIGCHLD}
+"""SIGTERM is not passed on: at a cancel, the time limit, a preemption Slurm sends it to the ranks itself, and
+srun would kill them at once."""
+
+TICK = 1.0
+KEPT_LINES = 200
+STDERR = 2
+
+
+@dataclass(slots=True)
+class Watched:
+    """What came while the step ran."""
+
+    status: int = 0
+    """srun's wait status."""
+    received: list[int] = field(default_factory=list)
+    """Signals other than SIGCHLD."""
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    """The last lines of srun's stderr."""
+    notices: list[RankNotice] = field(default_factory=list)
+    killed: bool = False
+    """Whether the agent itself had to kill the step."""
+
+
+class Arrivals:
+    """Signals as they come. Outside of it those of `WATCHED` are blocked and wait: none is ever lost."""
+
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in WATCHED:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        signal.set_wakeup_fd(-1)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """What becomes readable when a signal has come."""
+        return self._read
+
+    def take(self) -> bytes:
+        """The numbers of the signals that have come, one byte each."""
+        try:
+            return os.read(self._read, 4096)
+        except BlockingIOError:
+            return b""
+
+
+def watch(
+    srun: int,
+    stderr: int,
+    monitor: Monitor,
+    *,
+    clock: Clock,
+    grace: float | None,
+    must_end: Callable[[Finding], bool],
+) -> Watched:
+    """Attend to the step until srun has ended.
+
+    `grace` is how many seconds the other ranks may take to end after one has failed; None: for ever.
+    `must_end` is told each finding of the monitor, and says whether the step has to end because of it.
+    """
+    seen = Watched()
+    stop_at: float | None = None
+    next_tick = clock.monotonic()
+    ready = select.poll()
+    with Arrivals() as signals:
+        for source in (signals.fileno(), stderr, monitor.fileno()):
+            ready.register(source, select.POLLIN)
+        while True:
+            for source, _ in ready.poll(max(0.0, next_tick - clock.monotonic()) * 1000):
+                if source == signals.fileno():
+                    if _attend_to_signals(srun, signals.take(), seen):
+                        _copy_rest(stderr, seen)
+                        seen.notices += monitor.receive(clock.now().timestamp())
+                        _pass_on(srun, signals.take(), seen, is_there=False)
+                        return seen
+                elif source == stderr:
+                    if not _copy(stderr, seen):
+                        ready.unregister(stderr)
+                else:
+                    seen.notices += monitor.receive(clock.now().timestamp())
+            if clock.monotonic() < next_tick:
+                continue
+            next_tick = clock.monotonic() + TICK
+            verdicts = [must_end(finding) for finding in monitor.tick(clock.now().timestamp())]
+            if stop_at is None and grace is not None and any(map(_is_failure, seen.notices)):
+                stop_at = clock.monotonic() + grace
+            is_overdue = stop_at is not None and clock.monotonic() >= stop_at
+            if not seen.killed and (any(verdicts) or is_overdue):
+                seen.killed = True
+                os.kill(srun, signal.SIGTERM)  # which makes srun kill all ranks at once
+
+
+def _is_failure(notice: RankNotice) -> bool:
+    return notice.kind == "rank-ended" and notice.fields.get("exit_code") != 0
+
+
+def _attend_to_signals(srun: int, numbers: Iterable[int], seen: Watched) -> bool:
+    """Pass signals on, each once; whether srun has ended."""
+    numbers = bytes(numbers)
+    ended = 0
+    if signal.SIGCHLD in numbers:
+        ended, seen.status = os.waitpid(srun, os.WNOHANG)
+    _pass_on(srun, numbers, seen, is_there=not ended)
+    return bool(ended)
+
+
+def _pass_on(srun: int, numbers: Iterable[int], seen: Watched, *, is_there: bool) -> None:
+    for number in dict.fromkeys(numbers):
+        if number == signal.SIGCHLD:
+            continue
+        seen.received.append(number)
+        if is_there and number in PASSED_ON:
+            os.kill(srun, number)
+
+
+def _copy(stderr: int, seen: Watched) -> bool:
+    """Copy what srun says to the batch log and keep the last of it; False at its end."""
+    data = os.read(stderr, 65536)
+    if not data:
+        return False
+    seen.said.extend(data.decode("utf-8", "replace").splitlines())
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+    return True
+
+
+def _copy_rest(stderr: int, seen: Watched) -> None:
+    os.set_blocking(stderr, False)
+    try:
+        while _copy(stderr, seen):
+            pass
+    except BlockingIOError:
+        return
