@@ -153,7 +153,6 @@ def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) 
         "srun",
         "--overlap",
         "--mem=0",
-        "--gres=none",
         f"--nodes={count}",
         f"--ntasks={count}",
         "--ntasks-per-node=1",
