@@ -13,6 +13,7 @@ import time
 
 from slurmkit.launch import record
 from slurmkit.launch.environment import as_started, rank_environment
+from slurmkit.launch.memory import oom_kills
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
@@ -59,21 +60,25 @@ def main(argv: list[str]) -> NoReturn:
     """Run the program after `--` as this task's rank, and end as it does."""
     started = time.time()
     environ = as_started(os.environ)
-    stderr = bytearray()
+    stderr = record.Tail()
     try:
         fields = run(*prepare(argv, environ, stderr), stderr)
     except CannotStart as error:
         fields = error.fields
         _say(str(error), stderr)
-    fields = {**fields, "started": started, "ended": time.time()}
+    ended = time.time()
+    _tell(environ, ended, fields)
+    fields = {**fields, "started": started, "ended": ended}
     try:
-        record.write(environ, fields, bytes(stderr))
+        record.write(environ, fields, stderr)
     except OSError as error:
         _say(f"no exit record: {error}", stderr)
     _end(fields)
 
 
-def prepare(argv: list[str], environ: dict[str, str], stderr: bytearray) -> tuple[list[str], dict[str, str]]:
+def prepare(
+    argv: list[str], environ: dict[str, str], stderr: record.Tail
+) -> tuple[list[str], dict[str, str]]:
     """The program's command line, and its environment with all that this rank is to know.
 
     Raises:
@@ -88,12 +93,20 @@ def prepare(argv: list[str], environ: dict[str, str], stderr: bytearray) -> tupl
         raise CannotStart(str(error), CANNOT_LAUNCH) from error
     for line in said:
         _say(line, stderr)
-    if variables.get("RANK") == "0":
+    rank = variables.get("RANK", "")
+    if rank == "0":
         _check_port(variables.get("MASTER_PORT"))
+    if environ.get("SLURMKIT_PARALLEL") and rank:
+        from slurmkit.launch import mesh
+
+        try:
+            variables |= mesh.variables(environ["SLURMKIT_PARALLEL"], int(rank))
+        except ValueError as error:
+            raise CannotStart(f"no place in the mesh: {error}", CANNOT_LAUNCH) from error
     return command, {**environ, **variables}
 
 
-def run(command: list[str], environ: dict[str, str], stderr: bytearray) -> dict[str, Any]:
+def run(command: list[str], environ: dict[str, str], stderr: record.Tail) -> dict[str, Any]:
     """Start the program and attend to it until it has ended; `stderr` gathers the last that it wrote there.
 
     Raises:
@@ -107,6 +120,8 @@ def run(command: list[str], environ: dict[str, str], stderr: bytearray) -> dict[
     missed = set() if passes_on else passed & signal.sigpending()
     child = _start(command, environ, end, mask, own_group=passes_on)
     os.close(end)
+    _tell(environ, time.time())
+    killed_before = oom_kills()
     for number in missed:  # sent to all when the program was not yet one of them
         _pass_on(child, number)
     received: list[int] = []
@@ -126,7 +141,17 @@ def run(command: list[str], environ: dict[str, str], stderr: bytearray) -> dict[
         fields["exit_code"] = os.WEXITSTATUS(status)
     if received:
         fields["received"] = received
+    if status and oom_kills() > killed_before:
+        fields["oom_killed"] = True
     return fields
+
+
+def _tell(environ: dict[str, str], at: float, fields: dict[str, Any] | None = None) -> None:
+    """Let the agent know of the program's start, or with `fields` of its end."""
+    if "SLURMKIT_PROGRESS" in environ:
+        from slurmkit.launch.notice import send
+
+        send("rank-started" if fields is None else "rank-ended", environ, at, fields or {})
 
 
 def _check_port(text: str | None) -> None:
@@ -191,7 +216,7 @@ def _handle(
     return wakeup
 
 
-def _attend(child: int, source: int, wakeup: int, kept: bytearray) -> int:
+def _attend(child: int, source: int, wakeup: int, kept: record.Tail) -> int:
     """Copy stderr until the program has ended; its wait status."""
     ready = select.poll()
     ready.register(source, select.POLLIN)
@@ -211,7 +236,7 @@ def _attend(child: int, source: int, wakeup: int, kept: bytearray) -> int:
                 return status
 
 
-def _drain(source: int, kept: bytearray) -> None:
+def _drain(source: int, kept: record.Tail) -> None:
     """Copy what the program left in the pipe, without waiting for others that still hold it open."""
     os.set_blocking(source, False)
     left = FULL_PIPE
@@ -226,9 +251,8 @@ def _drain(source: int, kept: bytearray) -> None:
         left -= len(data)
 
 
-def _copy(data: bytes, kept: bytearray) -> None:
-    kept += data
-    del kept[: -record.KEPT_BYTES]
+def _copy(data: bytes, kept: record.Tail) -> None:
+    kept.add(data)
     while data:
         try:
             data = data[os.write(STDERR, data) :]
@@ -238,7 +262,7 @@ def _copy(data: bytes, kept: bytearray) -> None:
             return
 
 
-def _say(text: str, kept: bytearray) -> None:
+def _say(text: str, kept: record.Tail) -> None:
     _copy(f"slurmkit: {text}\n".encode("utf-8", "surrogateescape"), kept)
 
 

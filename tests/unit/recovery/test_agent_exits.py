@@ -26,7 +26,10 @@ def test_records_are_found_under_the_names_that_ranks_give_them(tmp_path: Path) 
     folder = paths.exit("12-0", 3)
     folder.mkdir(parents=True)
     environ = {"SLURM_PROCID": "100000", "SLURMD_NODENAME": "n7", "SLURMKIT_EXIT_DIRECTORY": str(folder)}
-    record.write(environ, {"pid": 5, "signal": 9, "received": [TERM], "started": 1.0, "ended": 2.5}, b"why\n")
+    stderr = record.Tail()
+    stderr.add(b"why\n")
+    fields = {"pid": 5, "signal": 9, "received": [TERM], "started": 1.0, "ended": 2.5}
+    record.write(environ, fields, stderr)
     assert paths.exit_record("12-0", 3, 100000).exists()
     (found,) = read_exits(folder)
     assert found == RankExit(
