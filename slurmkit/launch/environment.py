@@ -5,15 +5,16 @@ Nothing is computed from the rank: with a cyclic distribution or uneven nodes on
 
 from __future__ import annotations
 
-from slurmkit.launch.hostlist import first
+from slurmkit.launch import frameworks
+from slurmkit.launch.devices import device
+from slurmkit.launch.rendezvous import common_port, master_address
 from slurmkit.launch.tasks import tasks_per_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID")
-VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 ALONE = {
     "RANK": "0",
     "LOCAL_RANK": "0",
@@ -21,23 +22,36 @@ ALONE = {
     "LOCAL_WORLD_SIZE": "1",
     "NODE_RANK": "0",
     "GROUP_RANK": "0",
+    "GROUP_WORLD_SIZE": "1",
 }
-NAMES = (*ALONE, "MASTER_ADDR", "MASTER_PORT", "SLURMKIT_DEVICE")
-"""Every variable that a rank may be given."""
+NAMES = (*ALONE, "MASTER_ADDR", "MASTER_PORT", "SLURMKIT_DEVICE", *frameworks.NAMES)
+"""Every variable that a rank may be given and that a user may have set instead."""
 
 
-def rank_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def rank_environment(
+    environ: Mapping[str, str], command: Sequence[str] = ()
+) -> tuple[dict[str, str], list[str]]:
     """The variables to set for the program of this task, and what the log should say about them.
 
-    Those named in SLURMKIT_USER_VARIABLES are the user's own and stay as they are.
+    Those named in SLURMKIT_USER_VARIABLES are the user's own and stay as they are. Inside of torchrun, which
+    has numbered its workers already, there is nothing to set.
 
     Raises:
         ValueError: Slurm's variables are there in part only; the message lists what is missing.
     """
+    if "TORCHELASTIC_RUN_ID" in environ:
+        return {}, []
     users = environ.get("SLURMKIT_USER_VARIABLES", "").split()
+    derived = rank_variables(environ)
+    said: list[str] = []
+    if _is_task(environ):
+        place = {name: environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in users}
+        more, said = _for_frameworks(environ, {**derived, **place}, command)
+        derived.update(more)
+        if frameworks.is_torchrun(environ, command):
+            derived.pop("SLURMKIT_DEVICE", None)  # its workers have one each
     variables = {}
-    said = []
-    for name, value in rank_variables(environ).items():
+    for name, value in derived.items():
         there = environ.get(name, value)
         if name not in users:
             variables[name] = value
@@ -65,9 +79,12 @@ def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
         "WORLD_SIZE": _world_size(environ),
         "NODE_RANK": environ["SLURM_NODEID"],
         "GROUP_RANK": environ["SLURM_NODEID"],
-        "MASTER_ADDR": _master_address(environ),
+        "MASTER_ADDR": master_address(environ),
     }
-    port = environ.get("MASTER_PORT") or _common_port(environ)
+    nodes = environ.get("SLURM_STEP_NUM_NODES") or environ.get("SLURM_NNODES")
+    if nodes:
+        variables["GROUP_WORLD_SIZE"] = nodes
+    port = environ.get("MASTER_PORT") or common_port(environ)
     if port:
         variables["MASTER_PORT"] = port
     local_world_size = _local_world_size(environ)
@@ -77,21 +94,6 @@ def rank_variables(environ: Mapping[str, str]) -> dict[str, str]:
     if index is not None:
         variables["SLURMKIT_DEVICE"] = str(index)
     return {name: variables[name] for name in NAMES if name in variables}
-
-
-def device(environ: Mapping[str, str], local_rank: int) -> int | None:
-    """The index of this task's GPU among those it sees; None where it sees none, or nothing tells.
-
-    With devices bound to tasks each task sees its own as 0, whatever its local rank.
-    """
-    for name in VISIBLE_DEVICES:
-        text = environ.get(name)
-        if text is not None:
-            visible = [word for word in text.split(",") if word.strip()]
-            if not visible or visible == ["NoDevFiles"]:
-                return None
-            return local_rank % len(visible)
-    return None
 
 
 def as_started(environ: Mapping[str, str], path: str = "/proc/self/environ") -> dict[str, str]:
@@ -151,31 +153,22 @@ def _local_world_size(environ: Mapping[str, str]) -> str | None:
         raise ValueError(
             f"{text} tasks per node are not {_world_size(environ)} tasks on {nodes} nodes (here: node {node})"
         )
+    if environ.get("SLURM_HET_SIZE") and environ.get("SLURM_GTIDS"):
+        # The list goes by the hosts' names then, the nodes' numbers by component.
+        return str(len(environ["SLURM_GTIDS"].split(",")))
     return str(counts[node])
 
 
-def _master_address(environ: Mapping[str, str]) -> str:
-    """The agent's choice where it holds for this step, else the name of the step's first host.
-
-    SLURM_LAUNCH_NODE_IPADDR is never it: that is where srun was called.
-    """
-    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST") or ""
-    chosen = environ.get("MASTER_ADDR")
-    chosen_for = environ.get("SLURMKIT_MASTER_NODE")
-    if chosen and (not chosen_for or not nodes or first(nodes) == chosen_for):
-        return chosen
-    if nodes:
-        return first(nodes)
-    if environ.get("SLURM_STEP_NUM_NODES", environ.get("SLURM_NNODES")) == "1":
-        return "localhost"
-    raise ValueError("SLURM_STEP_NODELIST is missing: nothing tells where rank 0 is")
-
-
-def _common_port(environ: Mapping[str, str]) -> str | None:
-    """Without an agent that tried one: the port on which all ranks agree untold."""
-    if not (environ.get("SLURM_JOB_ID") and environ.get("SLURM_STEP_ID")):
-        return None
-    from slurmkit.launch.port import candidates
-
-    restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
-    return str(candidates(int(environ["SLURM_JOB_ID"]), int(environ["SLURM_STEP_ID"]), restart)[0])
+def _for_frameworks(
+    environ: Mapping[str, str], given: Mapping[str, str], command: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """What is set beside PyTorch's names, which are `given`, and what is to be said."""
+    variables = {}
+    size = given.get("LOCAL_WORLD_SIZE")
+    if size and int(size) * int(given.get("GROUP_WORLD_SIZE", "0")) == int(given["WORLD_SIZE"]):
+        # Lightning refuses a step of --ntasks alone, and believes what the job rather than the step had.
+        variables["SLURM_NTASKS_PER_NODE"] = size
+    if not frameworks.is_torchrun(environ, command):
+        return {**variables, **frameworks.jax_variables(environ, given)}, []
+    more, said = frameworks.torchrun_variables(environ, given, command)
+    return {**variables, **more}, said

@@ -13,6 +13,7 @@ import time
 
 from slurmkit.launch import record
 from slurmkit.launch.environment import as_started, rank_environment
+from slurmkit.launch.frameworks import is_torchrun
 from slurmkit.launch.memory import oom_kills
 
 TYPE_CHECKING = False
@@ -88,7 +89,7 @@ def prepare(
     if not any(command[:1]):
         raise CannotStart("usage: launch.pyz -- PROGRAM [ARGUMENT...]", CANNOT_LAUNCH)
     try:
-        variables, said = rank_environment(environ)
+        variables, said = rank_environment(environ, command)
     except ValueError as error:
         raise CannotStart(str(error), CANNOT_LAUNCH) from error
     for line in said:
@@ -96,7 +97,7 @@ def prepare(
     rank = variables.get("RANK", "")
     if rank == "0":
         _check_port(variables.get("MASTER_PORT"))
-    if environ.get("SLURMKIT_PARALLEL") and rank:
+    if environ.get("SLURMKIT_PARALLEL") and rank and not is_torchrun(environ, command):
         from slurmkit.launch import mesh
 
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass  # only programs load this module, never the parent of a rank
 
-from slurmkit.launch.environment import device, rank_variables
+from slurmkit.launch.devices import device
+from slurmkit.launch.environment import rank_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

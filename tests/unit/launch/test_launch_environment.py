@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.launch.environment import as_started, device, rank_environment, rank_variables
+from slurmkit.launch.devices import device
+from slurmkit.launch.environment import as_started, rank_environment, rank_variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,7 @@ def test_a_task_learns_its_ranks_and_where_to_meet() -> None:
         "LOCAL_WORLD_SIZE": "2",
         "NODE_RANK": "2",
         "GROUP_RANK": "2",
+        "GROUP_WORLD_SIZE": "3",
         "MASTER_ADDR": "gpu01",
         "MASTER_PORT": "23456",
     }
