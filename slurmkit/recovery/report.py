@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from slurmkit.recovery.causes import recognise
+from slurmkit.recovery.exits import in_words, others
 from slurmkit.recovery.monitor import Hung, Straggler, StragglerGone
 from slurmkit.spec.units import format_duration
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.recovery.attempt import Attempt
-    from slurmkit.recovery.exits import RankExit
+    from slurmkit.recovery.causes import Cause
+    from slurmkit.recovery.exits import Others, RankExit
     from slurmkit.recovery.monitor import Finding
     from slurmkit.spec.model import JobSpec
 
@@ -61,9 +64,13 @@ def _whom(finding: Straggler | StragglerGone) -> str:
 
 
 def step_ended(
-    status: int, failure: RankExit | None, exits: Sequence[RankExit], log_of: Callable[[int], Path]
+    status: int,
+    failure: RankExit | None,
+    exits: Sequence[RankExit],
+    log_of: Callable[[int], Path],
+    srun_lines: Sequence[str] = (),
 ) -> None:
-    """How the step ended, and which rank is to blame, with its last words."""
+    """How the step ended; which rank failed first, its last words, why, and what became of the others."""
     if not status:
         say("the step ended with exit code 0")
         return
@@ -74,13 +81,30 @@ def step_ended(
             else "no rank left a record"
         )
         say(f"the step ended with exit code {status}; {known}")
+        _say_cause(recognise(None, srun_lines))
         return
-    say(f"rank {failure.rank} on {failure.host} failed first, with {ending(failure)}")
-    for line in failure.stderr_tail:
+    at = "" if failure.at is None else f" at {datetime.fromtimestamp(failure.at):%H:%M:%S}"
+    say(f"rank {failure.rank} on {failure.host} failed first{at}: {in_words(failure)}")
+    if failure.log_tail and not failure.stderr_tail:
+        write("  (nothing on stderr; the end of its log:)")
+    for line in failure.last_words:
         write(f"  {line}")
-    echoes = sum(one.has_failed for one in exits) - 1
-    others = f"; {echoes} others failed after it" if echoes else ""
-    say(f"its whole log is {log_of(failure.rank)}{others}")
+    _say_cause(recognise(failure, srun_lines))
+    say(f"its whole log is {log_of(failure.rank)}{_of_others(others(exits, failure))}")
+
+
+def _say_cause(cause: Cause | None) -> None:
+    if cause:
+        say(f"{cause.sentence}\n  {cause.advice}")
+
+
+def _of_others(count: Others) -> str:
+    words = []
+    if count.ended:
+        words.append(f"{count.ended} other rank{'s were' if count.ended > 1 else ' was'} ended because of it")
+    if count.failed:
+        words.append(f"{count.failed} other rank{'s' if count.failed > 1 else ''} failed after it")
+    return "".join(f"; {text}" for text in words)
 
 
 def attempt_ended(exit_code: int, *, was_told: bool, outcome: str | None) -> None:
@@ -91,19 +115,17 @@ def attempt_ended(exit_code: int, *, was_told: bool, outcome: str | None) -> Non
         say(f"{outcome} (exit code {exit_code})")
 
 
-def ending(end: RankExit) -> str:
-    """An end in words: an exit code, or a signal by its name."""
-    if end.signal is None:
-        return f"exit code {end.exit_code}"
-    try:
-        return signal.Signals(end.signal).name
-    except ValueError:
-        return f"signal {end.signal}"
-
-
-def as_fields(end: RankExit | None) -> dict[str, Any] | None:
+def as_fields(end: RankExit | None, srun_lines: Sequence[str] = ()) -> dict[str, Any] | None:
     """What the event of a step's end says about the rank that failed first."""
     if end is None:
         return None
-    cause = {"exit_code": end.exit_code} if end.signal is None else {"signal": end.signal}
-    return {"rank": end.rank, "host": end.host, **cause, "stderr_tail": list(end.stderr_tail)}
+    how = {"exit_code": end.exit_code} if end.signal is None else {"signal": end.signal}
+    fields: dict[str, Any] = {"rank": end.rank, "host": end.host, **how, "stderr_tail": list(end.stderr_tail)}
+    if end.log_tail and not end.stderr_tail:
+        fields["log_tail"] = list(end.log_tail)
+    if end.oom_killed:
+        fields["oom_killed"] = True
+    if end.at is not None:
+        fields["at"] = end.at
+    cause = recognise(end, srun_lines)
+    return fields | {"cause": cause._asdict()} if cause else fields
