@@ -78,6 +78,8 @@ class RunState(NamedTuple):
     ended: datetime | None = None
     nodes: tuple[str, ...] = ()
     attempts: int = 0
+    attempt: str | None = None
+    """Name of the last attempt whose agent has written; of an array, that of one of its tasks."""
     tasks: Mapping[str, int] = MappingProxyType({})
     """Of an array: how many tasks are in which of Slurm's states."""
 
@@ -105,6 +107,7 @@ def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight)
         started=history.attempts[0].started if history.attempts else None,
         nodes=attempt.nodes if attempt else (),
         attempts=len(history.attempts),
+        attempt=attempt.name if attempt else None,
     )
     if sight.jobs:
         from slurmkit.run.jobs import from_jobs

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.run import ending
+from slurmkit.run import ending, sentences
+from slurmkit.run.findings import hang_in_words, hang_of, nodes_of, straggler_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,13 +49,41 @@ def _plain(event: Event) -> str:
 
 def _ended(event: Event) -> str:
     code, signal = event.number("exit_code"), event.number("signal")
-    return f"signal {signal}" if signal else f"exit code {code}"
+    return sentences.signal_in_words(signal) if signal else f"exit code {code}"
 
 
 def _step_ended(event: Event) -> str:
+    text = f"the step ended with {_ended(event)}"
     failure = event.fields.get("first_failure")
-    rank = f"; rank {failure.get('rank')} on {failure.get('host')} failed first" if failure else ""
-    return f"the step ended with {_ended(event)}{rank}"
+    if not isinstance(failure, dict):
+        return text
+    text += f"; {sentences.place(failure.get('rank'), failure.get('host'))} failed first"
+    if (cause := failure.get("cause")) and isinstance(cause, dict) and cause.get("sentence"):
+        text += f": {cause['sentence']}"
+    others = event.number("ranks_failed")
+    return text + (f"; {sentences.others(others)} after it" if others else "")
+
+
+def _nodes_checked(event: Event) -> str:
+    nodes = event.fields.get("nodes")
+    count = len(nodes) if isinstance(nodes, list) else nodes
+    seconds = event.fields.get("seconds")
+    took = f" in {seconds:.1f} s" if isinstance(seconds, int | float) else ""
+    unfit, doubtful = nodes_of(event, "unfit"), nodes_of(event, "warnings")
+    verdicts = [f"unfit: {sentences.unfit(node, reasons)}" for node, reasons in unfit.items()]
+    verdicts += [f"doubtful: {sentences.unfit(node, reasons)}" for node, reasons in doubtful.items()]
+    return f"{count} nodes checked{took}: " + (", ".join(verdicts) or "all are fit")
+
+
+def _nodes_ordered(event: Event) -> str:
+    nodes = event.fields.get("nodes")
+    listed = ",".join(map(str, nodes)) if isinstance(nodes, list) else nodes
+    return f"the nodes are ordered by {event.text('by') or 'the network'}: {listed}"
+
+
+def _straggler(event: Event) -> str:
+    step = event.number("step")
+    return sentences.straggler(straggler_of(event)) + ("" if step is None else f", at step {step}")
 
 
 def _attempt_started(event: Event) -> str:
@@ -82,6 +111,14 @@ _SENTENCES: Mapping[str, tuple[str, Callable[[Event], str]]] = {
     "not-submitted": ("slurmkit", lambda event: f"not submitted: {event.text('reason')}"),
     "attempt-started": ("agent", _attempt_started),
     "step-started": ("agent", _step_started),
+    "nodes-checked": ("agent", _nodes_checked),
+    "nodes-ordered": ("agent", _nodes_ordered),
+    "straggler": ("agent", _straggler),
+    "straggler-gone": (
+        "agent",
+        lambda event: f"{sentences.place(event.fields.get('rank'), event.text('host'))} keeps up again",
+    ),
+    "hung": ("agent", lambda event: hang_in_words(hang_of(event))),
     "step-ended": ("agent", _step_ended),
     "attempt-ended": ("agent", lambda event: f"attempt {event.text('attempt')} ended with {_ended(event)}"),
     "run-ended": ("agent", lambda event: f"the run ended: {event.text('outcome') or _ended(event)}"),

@@ -81,7 +81,7 @@ def test_a_run_whose_submit_was_refused_has_a_story_too(
 def test_every_kind_of_event_has_its_sentence() -> None:
     now = datetime.now(UTC)
     moments = timeline([Event(now, kind, {}) for kind in KINDS], [])
-    assert [moment.source for moment in moments].count("agent") == 5
+    assert [moment.source for moment in moments].count("agent") == 10
     assert all(moment.text for moment in moments)
 
 
