@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.files import write_atomically
-from slurmkit.recovery import report
 from slurmkit.recovery.hang import HangWatch
 from slurmkit.recovery.log_pattern import LogPattern, TooSlow
 from slurmkit.recovery.stragglers import PARTS, Sample, Slow, find_slow
@@ -209,6 +208,8 @@ class Monitor:
         try:
             steps = self._pattern.read(now)
         except TooSlow:
+            from slurmkit.recovery import report  # which itself knows the findings of this module
+
             report.say("[progress] pattern takes too long on these logs: they are not looked at any more")
             self._pattern = None
             return

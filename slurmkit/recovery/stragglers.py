@@ -87,11 +87,9 @@ def find_slow(samples: Mapping[int, Sample], known: Mapping[tuple[int | None, st
     single = sorted(beyond - {rank for ranks in nodes.values() for rank in ranks})
     if len(single) > max(1, len(scores) // MOST):
         single = [rank for rank in single if rank in before]
-    medians = _medians(samples)
-    found = [_slow(None, host, ranks, samples, scores, medians, limit) for host, ranks in nodes.items()]
-    return found + [
-        _slow(rank, samples[rank].host, (rank,), samples, scores, medians, limit) for rank in single
-    ]
+    window = _Window(samples, scores, _medians(samples), limit)
+    found = [_slow(window, None, host, ranks) for host, ranks in nodes.items()]
+    return found + [_slow(window, rank, samples[rank].host, (rank,)) for rank in single]
 
 
 def _scores(samples: Mapping[int, Sample]) -> dict[int, _Score]:

@@ -1,7 +1,7 @@
 """What is known of each rank of a step: where it is, and how its time was spent over the last hour.
 
 Ranks tell cumulative counters, as of their last call of `step`. They are kept once per bucket of 10 seconds,
-by this host's clock, so that any stretch of the last hour is one subtraction, and a lost datagram costs nothing.
+by this host's clock: any stretch of the last hour is one subtraction, and a lost datagram costs nothing.
 """
 
 from __future__ import annotations
