@@ -33,6 +33,8 @@ class Answer(NamedTuple):
 
     data: Any
     columns: Sequence[str] = ()
+    rows: Sequence[Mapping[str, object]] | None = None
+    """Of the table, where it shows other than what JSON has."""
     text: str = ""
     """Printed instead of a table; beneath it, where there are columns."""
     empty: str = "nothing to show"
@@ -67,7 +69,7 @@ def print_answer(answer: Answer, *, as_json: bool = False) -> None:
     if answer.columns and not answer.data:
         click.echo(answer.empty, err=True)
     elif answer.columns:
-        _print_table(answer.columns, answer.data)
+        _print_table(answer.columns, answer.data if answer.rows is None else answer.rows)
     if answer.text:
         click.echo(answer.text)
 

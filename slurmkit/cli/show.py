@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmkit.cli.context import connect, find_run, run_argument, system_clock
+from slurmkit.cli.failure import failure_lines
 from slurmkit.cli.output import Answer, cell, note, output
 from slurmkit.cli.waiting import describe
 from slurmkit.errors import SlurmError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from slurmkit.run.progress import Progress
     from slurmkit.run.state import RunState
     from slurmkit.run.survey import Dossier
     from slurmkit.run.timeline import Moment
@@ -28,11 +30,15 @@ def command(run: str) -> Answer:
     """Tell the story of a run: its attempts, what failed first, where its logs are.
 
     --json gives what `status` gives, and: user, job_file, attempt_names, timeline (each with time, source,
-    text), first_failure (rank, host, exit_code or signal, stderr_tail), logs (paths).
+    text), first_failure (rank, host, exit_code or signal, at, cause with kind, sentence and advice,
+    stderr_tail), ranks_failed (after it), notices (sentences on unfit nodes, a hang, stragglers), stacks (the
+    folder with those of a hang), progress (what progress.json holds, or null), logs (paths).
     """
     from slurmkit.cli.status import row
     from slurmkit.run.events import read
+    from slurmkit.run.findings import findings
     from slurmkit.run.logs import attempts, batch_logs, files
+    from slurmkit.run.progress import as_fields, read_current
     from slurmkit.run.survey import open_dossier, survey
     from slurmkit.run.timeline import timeline
 
@@ -40,20 +46,33 @@ def command(run: str) -> Answer:
     clock = system_clock()
     state = survey([paths], connect, clock)[0]
     dossier = open_dossier(paths)
-    moments = timeline(read(paths), _records(dossier))
-    attempt = dossier.history.attempt
-    failure = attempt.first_failure if attempt else None
+    told = read(paths)
+    moments = timeline(told, _records(dossier))
+    found = findings(told, state.attempt)
+    progress = read_current(paths, state, now := clock.now())
     logs = dict.fromkeys(map(str, [*files(dossier, rank=None), *batch_logs(dossier)]))
     data: dict[str, Any] = {
-        **row(paths, state, clock.now()),
+        **row(paths, state, now),
         "job_file": dossier.record.job_file if dossier.record else None,
         "user": dossier.record.user if dossier.record else None,
         "timeline": [moment._asdict() for moment in moments],
         "attempt_names": attempts(dossier),
-        "first_failure": failure,
+        "first_failure": found.first_failure,
+        "ranks_failed": found.ranks_failed,
+        "notices": list(found.sentences()),
+        "stacks": found.hang.stacks if found.hang else None,
+        "progress": as_fields(progress) if progress else None,
         "logs": list(logs),
     }
-    return Answer(data=data, text="\n".join(_text(data, state, moments, failure)))
+    paragraphs = [
+        _head(data, state),
+        _story(moments),
+        progress_lines(progress, now) if progress else (),
+        failure_lines(paths, state.attempt, found),
+        ["logs:", *(f"  {path}" for path in logs)] if logs else (),
+    ]
+    texts = ("\n".join(lines) for lines in paragraphs)
+    return Answer(data=data, text="\n\n".join(text for text in texts if text))
 
 
 def _records(dossier: Dossier) -> Sequence[Job]:
@@ -69,24 +88,36 @@ def _records(dossier: Dossier) -> Sequence[Job]:
         return ()
 
 
-def _text(
-    data: Mapping[str, Any], state: RunState, moments: Sequence[Moment], failure: Mapping[str, Any] | None
-) -> Iterator[str]:
+def _head(data: Mapping[str, Any], state: RunState) -> Iterator[str]:
     yield f"{state.id}: {describe(state)}"
     for name in ("job_id", "nodes", "submitted", "started", "ended", "elapsed", "job_file", "directory"):
         if data[name]:
             yield f"  {name.replace('_', ' '):<10} {cell(data[name])}"
-    yield ""
+
+
+def _story(moments: Sequence[Moment]) -> Iterator[str]:
     previous: datetime | None = None
     for moment in moments:
         after = "" if previous is None else f"+{cell(moment.time - previous)}"
         yield f"{cell(moment.time)}  {after:>10}  {moment.source:<8}  {cell(moment.text)}"
         previous = moment.time
-    if failure:
-        yield ""
-        yield f"rank {failure.get('rank')} on {failure.get('host')} failed first; the end of its stderr:"
-        yield from (f"  {cell(line)}" for line in failure.get("stderr_tail") or ["(nothing)"])
-    if data["logs"]:
-        yield ""
-        yield "logs:"
-        yield from (f"  {path}" for path in data["logs"])
+
+
+def progress_lines(progress: Progress, now: datetime) -> Iterator[str]:
+    """How far the run is, what its time goes into, its metrics, its last checkpoint; as much as is known."""
+    from slurmkit.run import sentences
+
+    yield f"progress: {sentences.how_far(progress) or 'no step has been told of yet'}"
+    if phases := sentences.shares(progress.phases):
+        parts = ", ".join(f"{cell(name)} {share * 100:.0f} %" for name, share in phases)
+        yield f"  {'time':<10} {parts}"
+    if progress.metrics:
+        parts = ", ".join(
+            f"{cell(name)} {sentences.number(value)}" for name, value in progress.metrics.items()
+        )
+        yield f"  {'metrics':<10} {parts}"
+    if progress.last_checkpoint:
+        yield f"  {'saved':<10} {sentences.saved(progress.last_checkpoint, now)}"
+    if progress.world_size is not None and progress.ranks_heard < progress.world_size:
+        yield f"  {'heard':<10} {progress.ranks_heard} of {progress.world_size} ranks"
+    yield f"  {'updated':<10} {sentences.ago(now - progress.updated)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmkit.cli.context import connect, find_runs, runs_argument, runs_index, system_clock
-from slurmkit.cli.output import Answer, output
+from slurmkit.cli.output import Answer, cell, output
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 RECENT_HOURS = 24
 COLUMNS = ("id", "state", "job_id", "submitted", "elapsed", "nodes", "reason")
+COLUMNS_OF_PROGRESS = ("id", "state", "job_id", "elapsed", "step", "speed", "time_left", "reason")
+"""Where any of the runs has told how far it is: on a terminal of 80 columns there is no room for all."""
 
 
 @click.command()
@@ -32,7 +34,9 @@ def command(runs: tuple[str, ...], every: bool) -> Answer:
 
     --json gives for each run: id, name, state, reason, job_id, cluster, job_state (Slurm's word), exit_code,
     submitted, started, ended (ISO 8601 with offset), elapsed (seconds), nodes, attempts, tasks (of an array:
-    how many in which of Slurm's states), directory. What is not known is null.
+    how many in which of Slurm's states), directory; and where its ranks tell of their progress: step (that
+    of the slowest rank), total, steps_per_second, seconds_left, straggler (a sentence). What is not known is
+    null.
     """
     from slurmkit.run.index import all_runs
     from slurmkit.run.survey import survey
@@ -45,9 +49,12 @@ def command(runs: tuple[str, ...], every: bool) -> Answer:
         for paths, state in zip(chosen, survey(chosen, connect, clock), strict=True)
         if runs or every or is_recent(state, now)
     ]
+    with_progress = any(row["step"] is not None for row in rows)
     return Answer(
         data=rows,
-        columns=COLUMNS,
+        columns=COLUMNS_OF_PROGRESS if with_progress else COLUMNS,
+        rows=list(map(_table_row, rows)) if with_progress else None,
+        text="\n".join(f"{row['id']}: {cell(row['straggler'])}" for row in rows if row["straggler"]),
         empty="no run goes on or ended within the last day; `slurmkit runs` lists all"
         if chosen
         else "there is no run yet; `slurmkit submit job.toml` makes one",
@@ -79,6 +86,41 @@ def row(paths: RunPaths, state: RunState, now: datetime) -> dict[str, Any]:
         "attempts": state.attempts,
         "tasks": dict(state.tasks),
         "directory": str(paths.root),
+        **_progress(paths, state, now),
+    }
+
+
+def _progress(paths: RunPaths, state: RunState, now: datetime) -> dict[str, Any]:
+    """How far the run is, and who holds it up."""
+    unknown = dict.fromkeys(("step", "total", "steps_per_second", "seconds_left", "straggler"))
+    if state.attempt is None:
+        return unknown
+    from slurmkit.run.progress import read_current
+    from slurmkit.run.sentences import straggler
+
+    progress = read_current(paths, state, now)
+    if progress is None:
+        return unknown
+    slow = progress.stragglers
+    more = f"; {len(slow) - 1} more" if len(slow) > 1 else ""
+    return {
+        "step": progress.step,
+        "total": progress.total,
+        "steps_per_second": progress.steps_per_second,
+        "seconds_left": progress.seconds_left,
+        "straggler": straggler(slow[0]) + more if slow else None,
+    }
+
+
+def _table_row(row: dict[str, Any]) -> dict[str, object]:
+    """A row as the table shows it."""
+    from slurmkit.run.sentences import duration, speed
+
+    step, total, rate, left = (row[name] for name in ("step", "total", "steps_per_second", "seconds_left"))
+    return row | {
+        "step": step if step is None or total is None else f"{step}/{total}",
+        "speed": None if rate is None else speed(rate),
+        "time_left": None if left is None else duration(left),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmkit.cli.context import connect, runs_index, system_clock, watch_runs
+from slurmkit.cli.failure import say_failure
 from slurmkit.cli.output import Answer, note, output
 from slurmkit.cli.waiting import wait_for
 from slurmkit.errors import UsageError
@@ -65,6 +66,7 @@ def command(
     (note if as_json else click.echo)(receipt.prepared.paths.run_id)
     _say(receipt)
     state = _until_over(receipt.prepared.paths, follow=follow)
+    say_failure(receipt.prepared.paths, state)
     exit_code = 1 if state.exit_code is None else state.exit_code
     if not as_json:
         return exit_code

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime, timedelta
 
-    from slurmkit.run.progress import Progress, Straggler
+    from slurmkit.run.progress import Progress, Saved, Straggler
 
 SIGNALS: Mapping[str, str] = {
     "SIGABRT": "the program aborted itself",
@@ -101,6 +102,23 @@ def how_far(progress: Progress) -> str | None:
     if progress.seconds_left is not None:
         words.append(f"{duration(progress.seconds_left)} left")
     return ", ".join(words)
+
+
+def shares(phases: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The part of a step that each phase takes, from 0 to 1; nothing where no time was measured."""
+    whole = sum(one for one in phases.values() if one > 0)
+    return [(name, one / whole) for name, one in phases.items() if one > 0] if whole > 0 else []
+
+
+def ago(age: timedelta) -> str:
+    """How long ago; clocks that differ a little make it no time in the future."""
+    return f"{duration(age.total_seconds())} ago"
+
+
+def saved(one: Saved, now: datetime) -> str:
+    """The last checkpoint: of which step, and how old."""
+    step = "" if one.step is None else f"step {one.step}, "
+    return f"{step}{ago(now - one.at)}"
 
 
 def place(rank: object, host: object) -> str:

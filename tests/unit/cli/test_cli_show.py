@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def test_the_story_is_told_in_order(slurmkit: Slurmkit, add_run: Make, slurm: Fa
         "agent     attempt 12-0 ended with exit code 5",
         "agent     the run ended: failed",
     ]
-    assert "  RuntimeError: no \\x1b[31m" in lines
+    assert "    RuntimeError: no \\x1b[31m" in lines
     assert f"  {log}" in lines
 
 
@@ -56,6 +57,10 @@ def test_as_json_it_is_the_status_and_more(slurmkit: Slurmkit, add_run: Make, sl
         "first_failure",
         "job_file",
         "logs",
+        "notices",
+        "progress",
+        "ranks_failed",
+        "stacks",
         "timeline",
         "user",
     ]
@@ -88,3 +93,71 @@ def test_every_kind_of_event_has_its_sentence() -> None:
 def test_an_event_of_a_newer_version_is_shown_as_it_is() -> None:
     (moment,) = timeline([Event(datetime.now(UTC), "moved-on", {"to": "n3", "after": 2})], [])
     assert moment.text == "moved on: to n3, after 2"
+
+
+CAUSE = {
+    "kind": "segmentation-fault",
+    "sentence": "the program touched memory that is not its own",
+    "advice": "x\x1b",
+}
+FOUND = (
+    ("attempt-started", {"attempt": "12-0", "job_id": "12", "nodes": ["n1", "n2"], "host": "n1"}),
+    ("nodes-checked", {"attempt": "12-0", "nodes": ["n1", "n2", "n4"], "seconds": 0.5,
+                       "unfit": [{"node": "n4", "reasons": ["3 of 4 GPUs"]}], "warnings": []}),
+    ("step-started", {"attempt": "12-0", "step": 0, "master_addr": "n1", "master_port": 31000}),
+    ("straggler", {"attempt": "12-0", "rank": 3, "host": "n2", "phase": "data", "own": 0.3, "median": 0.2}),
+    ("hung", {"attempt": "12-0", "since": 1.7e9, "step": 9, "after": 300, "stacks": "/r/stacks/12-0/0"}),
+    ("step-ended", {"attempt": "12-0", "exit_code": 139, "ranks_failed": 1,
+                    "first_failure": {"rank": 3, "host": "n2", "signal": 11, "at": 1.7e9, "cause": CAUSE,
+                                      "stderr_tail": ["last words"]}}),
+    ("run-ended", {"outcome": "failed", "exit_code": 139}),
+)  # fmt: skip
+
+
+def test_the_failure_is_told_in_words_and_by_the_terminal_that_waited_too(
+    slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm
+) -> None:
+    add_run("r", *FOUND)
+    slurm.past = [own_job(state="FAILED", exit_code="0:11")]
+    when = datetime.fromtimestamp(1.7e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    failure = [
+        f"rank 3 on n2 failed first: killed by SIGSEGV (segmentation fault), at {when}",
+        "  why: the program touched memory that is not its own",
+        "  try: x\\x1b",
+        "  1 other rank failed after it",
+        "  the end of its stderr:",
+        "    last words",
+    ]
+    shown, waited = slurmkit("show", "r").out.splitlines(), slurmkit("wait", "r").err.splitlines()
+    first = shown.index("unfit node n4: 3 of 4 GPUs")
+    assert shown[first + 1].startswith("hung: no rank made progress for ")
+    assert shown[first + 1].endswith("the last step was 9; stacks: /r/stacks/12-0/0")
+    assert shown[first + 2].startswith("rank 3 on n2 is slow in data: 300 ms")
+    assert shown[first + 3 :] == failure
+    assert waited[-len(shown[first:]) :] == shown[first:]
+    data = slurmkit("show", "r", "--json").json
+    assert (data["first_failure"]["cause"], data["ranks_failed"], len(data["notices"])) == (CAUSE, 1, 3)
+    assert data["stacks"] == "/r/stacks/12-0/0"
+
+
+def test_progress_is_a_paragraph(slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm) -> None:
+    paths = add_run("r", FOUND[0])
+    slurm.live = [own_job()]
+    now = datetime.now(UTC).timestamp()
+    paths.logs("12-0").mkdir(parents=True)
+    paths.progress("12-0").write_text(
+        json.dumps({"updated": now, "step": 120, "total": 1000, "steps_per_second": 12.25, "seconds_left": 72,
+                    "phases": {"data": 0.01, "compute": 0.03}, 
+                    "metrics": {"loss": 0.51234, "lr": float("nan")},
+                    "last_checkpoint": {"at": now - 3600, "step": 100}, "world_size": 8, "ranks_heard": 7})
+    )  # fmt: skip
+    assert slurmkit("show", "r").out.partition("progress: ")[2].splitlines()[:6] == [
+        "step 120/1000 (12 %), 12.2 steps/s, 1m 12s left",
+        "  time       data 25 %, compute 75 %",
+        "  metrics    loss 0.512, lr nan",
+        "  saved      step 100, 1h 00m ago",
+        "  heard      7 of 8 ranks",
+        "  updated    0s ago",
+    ]
+    data = slurmkit("show", "r", "--json").json
+    assert data["progress"]["metrics"] == {"loss": 0.51234, "lr": None}

@@ -85,7 +85,10 @@ def imported(arguments: list[str], binaries: Path, **environment: str) -> set[st
 def test_a_command_imports_nothing_that_it_does_not_use(
     name: str, job: Path, add_run: Make, binaries: Path
 ) -> None:
-    add_run("over", ("run-ended", {"exit_code": 0}))
+    started = ("attempt-started", {"attempt": "12-0", "job_id": "12"})
+    over = add_run("over", started, ("run-ended", {"exit_code": 0}))
+    over.logs("12-0").mkdir(parents=True)
+    over.progress("12-0").write_text('{"updated": 1800000000, "step": 3}')
     if "that asks Slurm" in name or name in {"cancel", "runs"}:
         add_run("going", job_id="12345")
     arguments, forbidden = STARTS[name]

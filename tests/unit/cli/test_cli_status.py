@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.cli.conftest import own_job
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from slurmkit.run.paths import RunPaths
     from tests.unit.cli.conftest import Make, Slurmkit
     from tests.unit.run.conftest import FakeSlurm
 
@@ -72,7 +74,70 @@ def test_the_keys_of_json_are_these(slurmkit: Slurmkit, add_run: Make) -> None:
         "attempts": 1,
         "tasks": {},
         "directory": str(paths.root),
+        "step": None,
+        "total": None,
+        "steps_per_second": None,
+        "seconds_left": None,
+        "straggler": None,
     }
+
+
+ATTEMPT = ("attempt-started", {"attempt": "12-0", "job_id": "12", "nodes": ["n1"]})
+
+
+def tell_progress(paths: RunPaths, **fields: object) -> None:
+    """Write what an agent would."""
+    now = datetime.now(UTC).timestamp()
+    slow = {"rank": 3, "host": "n2\x1b[31m", "phase": "data", "own": 0.312, "median": 0.2, "since": now}
+    known = {"updated": now, "step": 120, "total": 1000, "steps_per_second": 12.25, "seconds_left": 72.0}
+    file = paths.progress("12-0")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**known, "stragglers": [slow, slow], **fields}))
+
+
+def test_progress_is_told_where_there_is_any(slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm) -> None:
+    tell_progress(add_run("r", ATTEMPT))
+    slurm.live = [own_job(start_time=datetime.now(UTC))]
+    (row,) = slurmkit("status", "--json").json
+    assert {name: row[name] for name in ("step", "total", "steps_per_second", "seconds_left")} == {
+        "step": 120,
+        "total": 1000,
+        "steps_per_second": 12.25,
+        "seconds_left": 72.0,
+    }
+    out = slurmkit("status").out.splitlines()
+    assert out[0].split() == [
+        "ID",
+        "STATE",
+        "JOB",
+        "ID",
+        "ELAPSED",
+        "STEP",
+        "SPEED",
+        "TIME",
+        "LEFT",
+        "REASON",
+    ]
+    assert re.split("  +", out[1])[4:] == ["120/1000", "12.2 steps/s", "1m 12s", "-"]
+    slow = "rank 3 on n2\\x1b[31m is slow in data: 312 ms a step of its own, the others 200 ms (+56 %)"
+    assert out[2:] == [f"r: {slow}; 1 more"]
+
+
+def test_runs_without_progress_stand_beside_those_with(
+    slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm
+) -> None:
+    tell_progress(add_run("a", ATTEMPT, job_id="12"), total=None, seconds_left=None, stragglers=[])
+    add_run("b", job_id="13")
+    slurm.live = [own_job("12"), own_job("13", "PENDING")]
+    told = {line.split()[0]: re.split("  +", line)[4:7] for line in slurmkit("status").out.splitlines()}
+    assert (told["a"], told["b"]) == (["120", "12.2 steps/s", "-"], ["-", "-", "-"])
+
+
+def test_of_a_run_that_ended_the_step_stands_and_no_speed(slurmkit: Slurmkit, add_run: Make) -> None:
+    tell_progress(add_run("r", ATTEMPT, DONE), step=1000)
+    (row,) = slurmkit("status", "--json").json
+    names = ("step", "total", "steps_per_second", "seconds_left", "straggler")
+    assert [row[name] for name in names] == [1000, 1000, None, None, None]
 
 
 def test_an_outage_of_slurms_is_a_reason_not_an_error(

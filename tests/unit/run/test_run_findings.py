@@ -19,7 +19,7 @@ def log(*told: tuple[str, dict[str, Any]]) -> list[Event]:
     return [Event(NOW, kind, {"attempt": "12-0", **fields}) for kind, fields in told]
 
 
-START = ("attempt-started", {})
+START: tuple[str, dict[str, Any]] = ("attempt-started", {})
 CHECKED = ("nodes-checked", {"unfit": [{"node": "n4", "reasons": ["3 of 4 GPUs"]}], "warnings": []})
 STEP = ("step-started", {"step": 0})
 
