@@ -67,6 +67,9 @@ OF_A_SIGNAL: Mapping[int, str] = {
     signal.SIGABRT: "aborted",
     signal.SIGKILL: "killed",
 }
+FRAMES = ("frame #", '  File "')
+"""Lines of a stack: they are most of what a thousand ranks say, and name no cause."""
+
 SAYS_LITTLE = frozenset({"aborted", "killed"})
 """Ends that any line explains better, even one that is often an echo."""
 
@@ -113,6 +116,8 @@ def _of_lines(lines: Sequence[str], rows: Sequence[Row]) -> Cause | None:
     """The last line that names a cause; one that is often an echo counts only where there is no other."""
     echo: Cause | None = None
     for distance, line in enumerate(reversed(lines)):
+        if line.startswith(FRAMES):
+            continue
         cause = _of_line(line, rows, is_last=distance < LAST_LINES)
         if cause and not cause.is_echo:
             return cause

@@ -78,6 +78,7 @@ def test_sentences_read_as_the_end_of_a_line_and_advice_as_one() -> None:
         (ended(GPU, signal=11), "gpu-out-of-memory"),
         # PyTorch's prefix, and CUDA's words in the middle of a line.
         (ended(f"[rank3]: {GPU}"), "gpu-out-of-memory"),
+        (ended("frame #0: std::bad_alloc + 0x7f", '  File "MemoryError", line 1'), None),
         # A word in passing is no cause, the same word at the end is.
         (ended("rm: old: No such file or directory", *"abc"), None),
         (ended("bash: ./run: Permission denied", exit_code=126), "permission"),
