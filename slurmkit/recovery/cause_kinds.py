@@ -151,6 +151,10 @@ KINDS: Mapping[str, Kind] = {
         "a watchdog, a user, or memory that ran out for the whole node: look at the node's log",
         is_echo=True,
     ),
+    "node-failed": Kind(
+        "a node failed under the step",
+        "slurmkit's events and `sinfo --list-reasons` tell which; the run can go on without it",
+    ),
     "hung": Kind(
         "the ranks made no progress for too long",
         "read the stacks in the run directory: the rank that waits for something else than the others is it",

@@ -359,12 +359,13 @@ ROWS: tuple[Row, ...] = (
     Row("permission", r"Permission denied", "bash: line 1: /data/run: Permission denied", at_end=True),
     Row(
         "segmentation-fault",
-        r"(?:Fatal Python error|killed by signal): Segmentation fault|Segmentation fault \(core",
+        r"(?:Fatal Python error|killed by signal): Segmentation fault|Segmentation fault \(core"
+        r"|Signal 11 \(SIGSEGV\) received",
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.",
     ),
     Row(
         "bus-error",
-        r"Fatal Python error: Bus error|killed by signal: Bus error",
+        r"Fatal Python error: Bus error|killed by signal: Bus error|Signal 7 \(SIGBUS\) received",
         "Fatal Python error: Bus error",
     ),
     Row(
@@ -372,5 +373,7 @@ ROWS: tuple[Row, ...] = (
         r"Illegal instruction",
         "bash: line 1: 17 Illegal instruction (core dumped) ./a",
     ),
+    # torchrun, of its workers.
+    Row("killed", r"Signal 9 \(SIGKILL\) received", "traceback : Signal 9 (SIGKILL) received by PID 4242"),
 )
-"""What programs say, known ones first."""
+"""What programs say, special phrases first."""

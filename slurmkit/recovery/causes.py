@@ -26,6 +26,12 @@ OF_SRUN: tuple[Row, ...] = (
         "been OOM Killed.",
     ),
     Row(
+        "node-failed",
+        r"Node failure on (?P<node>[\w.-]+)|DUE TO NODE (?P<named>[\w.-]+) FAILURE",
+        "srun: error: Node failure on n2",
+        sentence="node {node}{named} failed under the step",
+    ),
+    Row(
         "launch-failed",
         r"execve\(\): (?P<program>.+?): (?P<why>.+)",
         "slurmstepd: error: execve(): /opt/python/bin/python3: No such file or directory",
@@ -102,6 +108,8 @@ def recognise(end: RankExit | None, srun_lines: Sequence[str] = ()) -> Cause | N
     kind = OF_A_SIGNAL.get(number) or OF_AN_EXIT_CODE.get(end.exit_code or 0)
     by_itself = of_kind(kind) if kind else None
     said = _of_lines(end.last_words, ROWS)
+    if of_srun and of_srun.kind == "node-failed" and (said is None or said.is_echo):
+        return of_srun
     if said and (not said.is_echo or kind is None or kind in SAYS_LITTLE):
         return said
     return by_itself

@@ -110,6 +110,14 @@ def test_trap_019_slurms_count_of_kills_explains_a_killed_rank() -> None:
     assert kind(ended("ModuleNotFoundError: No module named 'x'"), OOM_OF_SRUN) == "missing-module"
 
 
+def test_a_node_that_failed_explains_what_its_peers_say() -> None:
+    of_slurm = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-12-02T08:00:00 DUE TO NODE n2 FAILURE, SEE ***"
+    assert kind(None, of_slurm) == "node-failed"
+    assert kind(ended(RESET), of_slurm) == "node-failed"
+    assert kind(ended(signal=9), "srun: error: Node failure on n2") == "node-failed"
+    assert kind(ended(GPU), of_slurm) == "gpu-out-of-memory"
+
+
 def test_without_stderr_the_log_tells() -> None:
     end = RankExit(rank=0, host="n1", exit_code=1, log_tail=("MemoryError",))
     assert kind(end) == "host-out-of-memory"
