@@ -6,7 +6,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.recovery.causes import recognise
+from slurmkit.recovery.causes import of_kind, recognise
 from slurmkit.recovery.exits import in_words, others
 from slurmkit.recovery.monitor import Hung, Straggler, StragglerGone
 from slurmkit.spec.units import format_duration
@@ -69,6 +69,8 @@ def step_ended(
     exits: Sequence[RankExit],
     log_of: Callable[[int], Path],
     srun_lines: Sequence[str] = (),
+    *,
+    is_hung: bool = False,
 ) -> None:
     """How the step ended; which rank failed first, its last words, why, and what became of the others."""
     if not status:
@@ -81,7 +83,7 @@ def step_ended(
             else "no rank left a record"
         )
         say(f"the step ended with exit code {status}; {known}")
-        _say_cause(recognise(None, srun_lines))
+        _say_cause(of_kind("hung") if is_hung else recognise(None, srun_lines))
         return
     at = "" if failure.at is None else f" at {datetime.fromtimestamp(failure.at):%H:%M:%S}"
     say(f"rank {failure.rank} on {failure.host} failed first{at}: {in_words(failure)}")

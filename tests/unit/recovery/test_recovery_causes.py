@@ -111,7 +111,7 @@ def test_trap_019_slurms_count_of_kills_explains_a_killed_rank() -> None:
 
 
 def test_a_node_that_failed_explains_what_its_peers_say() -> None:
-    of_slurm = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-12-02T08:00:00 DUE TO NODE n2 FAILURE, SEE ***"
+    of_slurm = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-12-02 DUE TO NODE n2 FAILURE, SEE ***"
     assert kind(None, of_slurm) == "node-failed"
     assert kind(ended(RESET), of_slurm) == "node-failed"
     assert kind(ended(signal=9), "srun: error: Node failure on n2") == "node-failed"

@@ -169,6 +169,11 @@ def test_the_batch_log_says_why_slurm_did_not_start_the_step(
     assert "no rank left a record\nslurmkit: Slurm did not create the step: No room\n  compare" in text
 
 
+def test_the_batch_log_says_what_to_do_about_a_hang(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    report.step_ended(1, None, [], lambda _: Path("none"), is_hung=True)
+    assert b"\n  read the stacks in the run directory" in capfdbinary.readouterr().out
+
+
 def test_the_event_has_when_and_why() -> None:
     end = ended(3, 0.0, "n2", exit_code=1, stderr_tail=GPU, at=1764000000.5)
     fields = report.as_fields(end)
