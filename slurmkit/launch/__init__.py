@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from slurmkit.launch.rank import Rank, rank_from_env
+    from slurmkit.launch.rank import MeshPlace, Rank, rank_from_env
 
-__all__ = ["Rank", "rank_from_env"]
+__all__ = ["MeshPlace", "Rank", "rank_from_env"]
 
 
 def __getattr__(name: str) -> object:

@@ -45,7 +45,9 @@ def rank_environment(
     derived = rank_variables(environ)
     said: list[str] = []
     if _is_task(environ):
-        place = {name: environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in users}
+        place: dict[str, str] = {
+            name: environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in users
+        }
         more, said = _for_frameworks(environ, {**derived, **place}, command)
         derived.update(more)
         if frameworks.is_torchrun(environ, command):
@@ -165,8 +167,8 @@ def _for_frameworks(
     """What is set beside PyTorch's names, which are `given`, and what is to be said."""
     variables = {}
     size = given.get("LOCAL_WORLD_SIZE")
-    if size and int(size) * int(given.get("GROUP_WORLD_SIZE", "0")) == int(given["WORLD_SIZE"]):
-        # Lightning refuses a step of --ntasks alone, and believes what the job rather than the step had.
+    if size:
+        # Lightning refuses a step of --ntasks alone, and believes what the job had rather than the step.
         variables["SLURM_NTASKS_PER_NODE"] = size
     if not frameworks.is_torchrun(environ, command):
         return {**variables, **frameworks.jax_variables(environ, given)}, []

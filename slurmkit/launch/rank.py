@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass  # only programs load this module, never the parent of a rank
+from dataclasses import dataclass, field  # only programs load this module, never the parent of a rank
 
 from slurmkit.launch.devices import device
 from slurmkit.launch.environment import rank_variables
@@ -11,6 +12,18 @@ from slurmkit.launch.environment import rank_variables
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class MeshPlace:
+    """Where a rank stands in the mesh of `[parallel]`, by axis: tensor, context, data, pipeline, expert."""
+
+    order: tuple[str, ...]
+    """From the fastest varying axis to the slowest."""
+    sizes: Mapping[str, int]
+    coordinates: Mapping[str, int]
+    groups: Mapping[str, tuple[int, ...]]
+    """The ranks that differ from this one on that axis only, itself included, by coordinate."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,7 @@ class Rank:
     master_port: int | None
     device: int | None
     """Index of this rank's GPU among those that it sees."""
+    mesh: MeshPlace | None = field(default=None, hash=False)
 
 
 def rank_from_env(environ: Mapping[str, str] = os.environ) -> Rank:
@@ -39,9 +53,9 @@ def rank_from_env(environ: Mapping[str, str] = os.environ) -> Rank:
     def number(name: str) -> int | None:
         return int(variables[name]) if variables.get(name) else None
 
-    local_rank = int(variables["LOCAL_RANK"])
+    rank, local_rank = int(variables["RANK"]), int(variables["LOCAL_RANK"])
     return Rank(
-        rank=int(variables["RANK"]),
+        rank=rank,
         world_size=int(variables["WORLD_SIZE"]),
         local_rank=local_rank,
         local_world_size=number("LOCAL_WORLD_SIZE"),
@@ -49,7 +63,22 @@ def rank_from_env(environ: Mapping[str, str] = os.environ) -> Rank:
         master_addr=variables.get("MASTER_ADDR"),
         master_port=number("MASTER_PORT"),
         device=device(environ, local_rank),
+        mesh=_mesh(environ, rank),
     )
+
+
+def _mesh(environ: Mapping[str, str], rank: int) -> MeshPlace | None:
+    text = environ.get("SLURMKIT_MESH")
+    if "TORCHELASTIC_RUN_ID" in environ and environ.get("SLURMKIT_PARALLEL"):
+        # The ranks are torchrun's: the parent, which has one task for many of them, could not place them.
+        from slurmkit.launch import mesh
+
+        text = mesh.variables(environ["SLURMKIT_PARALLEL"], rank)
+    if not text:
+        return None
+    told = json.loads(text)
+    groups = {axis: tuple(ranks) for axis, ranks in told["groups"].items()}
+    return MeshPlace(tuple(told["order"]), told["sizes"], told["coordinates"], groups)
 
 
 def _given(environ: Mapping[str, str]) -> Mapping[str, str] | None:

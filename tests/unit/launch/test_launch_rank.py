@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
-from slurmkit.launch import Rank, rank_from_env
+from slurmkit.launch import MeshPlace, Rank, rank_from_env
 
 SLURM = {
     "SLURM_JOB_ID": "12",
@@ -68,3 +69,40 @@ def test_trap_081_the_batch_shell_is_refused_with_a_hint() -> None:
 def test_a_rank_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         rank_from_env({}).rank = 1  # type: ignore[misc]
+
+
+PLACE = MeshPlace(
+    order=("tensor", "context", "data", "pipeline"),
+    sizes={"tensor": 2, "context": 1, "data": 8, "pipeline": 1, "expert": 1},
+    coordinates={"tensor": 1, "context": 0, "data": 5, "pipeline": 0, "expert": 0},
+    groups={
+        "tensor": (10, 11),
+        "context": (11,),
+        "data": tuple(range(1, 16, 2)),
+        "pipeline": (11,),
+        "expert": (11,),
+    },
+)
+"""Rank 11 of 16 where two neighbours share each layer."""
+SIZES = "order=tensor,context,data,pipeline;tensor=2;context=1;pipeline=1;expert=1;data=8"
+
+
+def test_the_place_in_the_mesh_is_read_from_what_the_parent_told() -> None:
+    told = json.dumps(dataclasses.asdict(PLACE))
+    assert rank_from_env(TORCHRUN | {"SLURMKIT_MESH": told}).mesh == PLACE
+    assert hash(rank_from_env(TORCHRUN | {"SLURMKIT_MESH": told})) == hash(rank_from_env(TORCHRUN))
+
+
+def test_a_worker_of_torchrun_finds_its_place_in_the_mesh_itself() -> None:
+    """The parent has one task for all the workers of a node."""
+    environ = TORCHRUN | {"TORCHELASTIC_RUN_ID": "none", "SLURMKIT_PARALLEL": SIZES}
+    assert rank_from_env(environ).mesh == PLACE
+
+
+def test_without_a_mesh_there_is_no_place_in_one() -> None:
+    assert rank_from_env(SLURM).mesh is None
+
+
+def test_a_worker_of_torchrun_takes_its_gpu_by_its_own_local_rank() -> None:
+    environ = {"TORCHELASTIC_RUN_ID": "none", "CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_GPUS_ON_NODE": "8"}
+    assert rank_from_env(SLURM | TORCHRUN | environ).device == 3
