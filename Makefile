@@ -24,6 +24,14 @@ test: requirements  ## the whole suite that needs no Docker: unit tests, then th
 test-unit: requirements  ## only what needs no Slurm
 	$(BIN)/python -m pytest tests/unit -m "not cluster" $(PYTEST)
 
+.PHONY: test-frameworks
+test-frameworks: requirements frameworks  ## the ranks of PyTorch, Lightning and JAX, and the examples that use them
+	.venv-frameworks/bin/python -m pytest -m framework tests/framework $(PYTEST)
+
+.PHONY: frameworks
+frameworks:
+	@bash .ci/frameworks
+
 .PHONY: test-long
 test-long: requirements  ## the long kill tests and storms, on the real cluster
 	$(BIN)/python -m pytest -m long --timeout 3600 $(PYTEST)
@@ -33,7 +41,7 @@ lint: requirements  ## style, layers, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/shellcheck .ci/run .ci/requirements examples/demo
+	$(BIN)/shellcheck .ci/run .ci/requirements .ci/frameworks examples/demo
 
 .PHONY: types
 types: requirements  ## mypy --strict on code and tests
@@ -44,7 +52,7 @@ docs: requirements  ## the manual as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 .PHONY: bench
-bench: requirements  ## start-up, submit and launch side by side: a table of ratios
+bench: requirements frameworks  ## start-up, submit and launch side by side: a table of ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m tests.bench $(BENCH)
 
@@ -54,4 +62,4 @@ wheel: requirements  ## the wheel, in dist/
 
 .PHONY: clean
 clean:  ## what builds and tests leave behind
-	rm -rf .venv dist build docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-frameworks dist build docs/_build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
