@@ -101,7 +101,7 @@ def prepare(
         from slurmkit.launch import mesh
 
         try:
-            variables.update(mesh.variables(environ["SLURMKIT_PARALLEL"], int(rank)))
+            variables["SLURMKIT_MESH"] = mesh.variables(environ["SLURMKIT_PARALLEL"], int(rank))
         except ValueError as error:
             raise CannotStart(f"no place in the mesh: {error}", CANNOT_LAUNCH) from error
     return command, {**environ, **variables}
