@@ -25,9 +25,11 @@ COMMANDS = (
     Command("submit", "slurmkit.cli.submit", "Run it", "Submit a job file; the run id is what it prints."),
     Command("cancel", "slurmkit.cli.cancel", "Run it", "Cancel the jobs of runs."),
     Command("status", "slurmkit.cli.status", "Watch it", "Show the state of runs, and why it is so."),
+    Command("watch", "slurmkit.cli.watch", "Watch it", "Watch a run live: progress, slow ranks, log."),
     Command("logs", "slurmkit.cli.logs", "Watch it", "Print what a run wrote, or follow it."),
     Command("wait", "slurmkit.cli.wait", "Watch it", "Wait until runs have ended."),
     Command("show", "slurmkit.cli.show", "Afterwards", "Tell the story of a run: attempts, failures, logs."),
     Command("runs", "slurmkit.cli.runs", "Afterwards", "List runs, or delete those long over."),
+    Command("fabric-check", "slurmkit.cli.fabric_check", "Clusters", "Name the slow node or network path."),
     Command("testbed", "slurmkit.cli.testbed", "Clusters", "Start a private, real Slurm cluster here."),
 )
