@@ -28,29 +28,24 @@ def say_failure(paths: RunPaths, state: RunState) -> None:
 
 def failure_lines(paths: RunPaths, attempt: str | None, found: Findings) -> Iterator[str]:
     """Unfit nodes, a hang and stragglers; then the rank that failed first: how, when, why, its last words."""
-    from slurmkit.run.sentences import end_in_words, others, place
+    from slurmkit.run import sentences
 
     yield from map(cell, found.sentences())
     failure = found.first_failure
     if failure is None:
         return
-    end = end_in_words(_number(failure.get("exit_code")), _number(failure.get("signal")))
     at = failure.get("at")
     when = f", at {cell(datetime.fromtimestamp(at, UTC))}" if isinstance(at, int | float) else ""
-    yield f"{cell(place(failure.get('rank'), failure.get('host')))} failed first: {end}{when}"
+    yield cell(sentences.failure(failure)) + when
     cause = failure.get("cause")
     if isinstance(cause, dict):
         for label, name in (("why", "sentence"), ("try", "advice")):
             if cause.get(name):
                 yield f"  {label}: {cell(cause[name])}"
     if found.ranks_failed:
-        yield f"  {others(found.ranks_failed)} after it"
+        yield f"  {sentences.others(found.ranks_failed)} after it"
     yield "  the end of its stderr:"
     yield from (f"    {cell(line)}" for line in failure.get("stderr_tail") or ["(nothing)"])
-    rank = _number(failure.get("rank"))
-    if attempt and rank is not None and (log := paths.rank_log(attempt, rank)).exists():
+    rank = failure.get("rank")
+    if attempt and isinstance(rank, int) and (log := paths.rank_log(attempt, rank)).exists():
         yield f"  its whole log: {log}"
-
-
-def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) else None

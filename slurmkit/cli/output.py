@@ -64,7 +64,7 @@ def output(function: Callable[..., Answer | int]) -> Callable[..., None]:
 def print_answer(answer: Answer, *, as_json: bool = False) -> None:
     """Print an answer on stdout."""
     if as_json:
-        click.echo(json.dumps(answer.data, indent=2, default=_plain))
+        click.echo(json.dumps(answer.data, indent=2, default=as_plain))
         return
     if answer.columns and not answer.data:
         click.echo(answer.empty, err=True)
@@ -100,7 +100,8 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _plain(value: object) -> object:
+def as_plain(value: object) -> object:
+    """A value that JSON lacks, as this project writes it: for json's `default`."""
     match value:
         case datetime():
             return value.astimezone().isoformat(timespec="seconds")

@@ -47,15 +47,23 @@ class Findings(NamedTuple):
     ranks_failed: int = 0
     """How many others failed after it."""
 
-    def sentences(self) -> Iterator[str]:
-        """Everything but the failure, one sentence each, what is worst first."""
+    def troubles(self) -> Iterator[str]:
+        """What keeps the run from going on, but for the failure: a sentence each."""
         for node, reasons in self.unfit.items():
             yield f"unfit node {sentences.unfit(node, reasons)}"
         if self.hang:
             yield hang_in_words(self.hang)
+
+    def doubts(self) -> Iterator[str]:
+        """What only slows it down, or may: a sentence each."""
         yield from map(sentences.straggler, self.stragglers)
         for node, reasons in self.warnings.items():
             yield f"doubtful node {sentences.unfit(node, reasons)}"
+
+    def sentences(self) -> Iterator[str]:
+        """Everything but the failure, what is worst first."""
+        yield from self.troubles()
+        yield from self.doubts()
 
 
 def findings(events: Iterable[Event], attempt: str | None) -> Findings:

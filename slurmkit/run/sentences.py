@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -126,6 +126,20 @@ def place(rank: object, host: object) -> str:
     if rank is None:
         return f"node {host}"
     return f"rank {rank} on {host}" if host else f"rank {rank}"
+
+
+def failure(first: Mapping[str, Any]) -> str:
+    """Which rank failed first, and how."""
+    code, number = (
+        value if isinstance(value := first.get(name), int) else None for name in ("exit_code", "signal")
+    )
+    return f"{place(first.get('rank'), first.get('host'))} failed first: {end_in_words(code, number)}"
+
+
+def why(first: Mapping[str, Any]) -> str:
+    """The cause of a first failure, as the end of a sentence; empty where it is not known."""
+    cause = first.get("cause")
+    return f": {cause['sentence']}" if isinstance(cause, dict) and cause.get("sentence") else ""
 
 
 def others(count: int) -> str:

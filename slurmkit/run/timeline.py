@@ -58,8 +58,7 @@ def _step_ended(event: Event) -> str:
     if not isinstance(failure, dict):
         return text
     text += f"; {sentences.place(failure.get('rank'), failure.get('host'))} failed first"
-    if (cause := failure.get("cause")) and isinstance(cause, dict) and cause.get("sentence"):
-        text += f": {cause['sentence']}"
+    text += sentences.why(failure)
     others = event.number("ranks_failed")
     return text + (f"; {sentences.others(others)} after it" if others else "")
 

@@ -147,7 +147,7 @@ def test_progress_is_a_paragraph(slurmkit: Slurmkit, add_run: Make, slurm: FakeS
     paths.logs("12-0").mkdir(parents=True)
     paths.progress("12-0").write_text(
         json.dumps({"updated": now, "step": 120, "total": 1000, "steps_per_second": 12.25, "seconds_left": 72,
-                    "phases": {"data": 0.01, "compute": 0.03}, 
+                    "phases": {"data": 0.01, "compute": 0.03},
                     "metrics": {"loss": 0.51234, "lr": float("nan")},
                     "last_checkpoint": {"at": now - 3600, "step": 100}, "world_size": 8, "ranks_heard": 7})
     )  # fmt: skip
