@@ -126,7 +126,10 @@ def _print_rich(columns: Sequence[str], titles: list[str], cells: list[list[str]
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*titles, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, title in zip(columns, titles, strict=True):
+        # A reason may take several lines, and must not take the room of what has to be copied.
+        table.add_column(title, no_wrap=name != "reason")
     for row in cells:
         styles = (
             STATE_COLOURS.get(text, "") if name == "state" else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 RECENT_HOURS = 24
 COLUMNS = ("id", "state", "job_id", "submitted", "elapsed", "nodes", "reason")
 COLUMNS_OF_PROGRESS = ("id", "state", "job_id", "elapsed", "step", "speed", "time_left", "reason")
-"""Where any of the runs has told how far it is: on a terminal of 80 columns there is no room for all."""
+"""Where any of the runs has told how far it is."""
+
+NARROW_COLUMNS = ("id", "state", "job_id", "step", "speed", "time_left")
+"""The same where there is no room; the reasons stand beneath."""
+
+WIDE = 110
+"""Columns of a terminal from which on there is room."""
 
 
 @click.command()
@@ -49,15 +57,26 @@ def command(runs: tuple[str, ...], every: bool) -> Answer:
         for paths, state in zip(chosen, survey(chosen, connect, clock), strict=True)
         if runs or every or is_recent(state, now)
     ]
-    with_progress = any(row["step"] is not None for row in rows)
-    return Answer(
-        data=rows,
-        columns=COLUMNS_OF_PROGRESS if with_progress else COLUMNS,
-        rows=list(map(_table_row, rows)) if with_progress else None,
-        text="\n".join(f"{row['id']}: {cell(row['straggler'])}" for row in rows if row["straggler"]),
+    return _answer(
+        rows,
         empty="no run goes on or ended within the last day; `slurmkit runs` lists all"
         if chosen
         else "there is no run yet; `slurmkit submit job.toml` makes one",
+        is_wide=not sys.stdout.isatty() or get_terminal_size().columns >= WIDE,
+    )
+
+
+def _answer(rows: list[dict[str, Any]], *, empty: str, is_wide: bool) -> Answer:
+    """The table; on a terminal of 80 columns with as many of its columns as can be read there."""
+    if all(row["step"] is None for row in rows):
+        return Answer(rows, COLUMNS, empty=empty)
+    beneath = ("straggler",) if is_wide else ("reason", "straggler")
+    notes = [f"{row['id']}: {cell(row[name])}" for row in rows for name in beneath if row[name]]
+    return Answer(
+        rows,
+        COLUMNS_OF_PROGRESS if is_wide else NARROW_COLUMNS,
+        rows=list(map(_table_row, rows)),
+        text="\n".join(notes),
     )
 
 
@@ -119,7 +138,7 @@ def _table_row(row: dict[str, Any]) -> dict[str, object]:
     step, total, rate, left = (row[name] for name in ("step", "total", "steps_per_second", "seconds_left"))
     return row | {
         "step": step if step is None or total is None else f"{step}/{total}",
-        "speed": None if rate is None else speed(rate),
+        "speed": None if rate is None else speed(rate).replace(" steps", ""),
         "time_left": None if left is None else duration(left),
     }
 

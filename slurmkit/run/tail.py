@@ -12,7 +12,8 @@ REACH = 16 * 1024
 """Bytes from the end that are looked at."""
 
 _ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|[]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]|$)|\x9b[0-?]*[ -/]*[@-~]"
+    r"\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|[]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]|$)"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
 )
 """Colours, movements of the cursor, titles of windows: they were meant for another screen."""
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurmkit.cli import status
+from slurmkit.cli.output import cell
 from slurmkit.errors import Unreachable
 from tests.unit.cli.conftest import own_job
 
@@ -118,7 +120,7 @@ def test_progress_is_told_where_there_is_any(slurmkit: Slurmkit, add_run: Make, 
         "LEFT",
         "REASON",
     ]
-    assert re.split("  +", out[1])[4:] == ["120/1000", "12.2 steps/s", "1m 12s", "-"]
+    assert re.split("  +", out[1])[4:] == ["120/1000", "12.2/s", "1m 12s", "-"]
     slow = "rank 3 on n2\\x1b[31m is slow in data: 312 ms a step of its own, the others 200 ms (+56 %)"
     assert out[2:] == [f"r: {slow}; 1 more"]
 
@@ -130,7 +132,21 @@ def test_runs_without_progress_stand_beside_those_with(
     add_run("b", job_id="13")
     slurm.live = [own_job("12"), own_job("13", "PENDING")]
     told = {line.split()[0]: re.split("  +", line)[4:7] for line in slurmkit("status").out.splitlines()}
-    assert (told["a"], told["b"]) == (["120", "12.2 steps/s", "-"], ["-", "-", "-"])
+    assert (told["a"], told["b"]) == (["120", "12.2/s", "-"], ["-", "-", "-"])
+
+
+def test_on_a_narrow_terminal_ids_are_whole_and_reasons_stand_beneath(
+    slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm
+) -> None:
+    tell_progress(add_run("llama-8b-20261201-a1b2c3", ATTEMPT), step=41230, total=100000)
+    tell_progress(add_run("vit-20261201-a1b2c3", job_id="13"))
+    slurm.live = [own_job(), own_job("13", "PENDING", reason="Priority")]
+    rows = slurmkit("status", "--json").json
+    answer = status._answer(rows, empty="", is_wide=False)
+    assert answer.rows is not None
+    widths = [max(len(name), *(len(cell(row[name])) for row in answer.rows)) for name in answer.columns]
+    assert sum(widths) + 2 * (len(widths) - 1) <= 80
+    assert answer.text.splitlines()[0] == "vit-20261201-a1b2c3: Priority"
 
 
 def test_of_a_run_that_ended_the_step_stands_and_no_speed(slurmkit: Slurmkit, add_run: Make) -> None:
