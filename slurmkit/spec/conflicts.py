@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmkit.spec import patterns, units
 from slurmkit.spec.gres import gpu_count, node_count, requested_gpus, tasks
+from slurmkit.spec.mesh import mesh_problems
 from slurmkit.spec.problems import KeyPath, Problem, dotted
 
 if TYPE_CHECKING:
@@ -254,4 +255,5 @@ _RULES: Final[tuple[Callable[[JobSpec], Iterator[Problem]], ...]] = (
     _times_fit,
     _segments,
     _log_names,
+    mesh_problems,
 )

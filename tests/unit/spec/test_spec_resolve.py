@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmkit.spec.checks import AXES, SIGNALS
+from slurmkit.launch.mesh import ORDER
+from slurmkit.spec.checks import SIGNALS
 from slurmkit.spec.loading import load, load_resolved
 from slurmkit.spec.model import (
     Checkpoint,
@@ -81,8 +82,9 @@ SPECS = st.builds(
         Launch, ntasks_per_node=st.none() | POSITIVE, mpi=st.none() | LINE, grace=DURATION,
         kill_on_bad_exit=st.booleans(), srun=ARGUMENTS,
     ),
-    parallel=st.none() | st.builds(Parallel, tensor=POSITIVE, data=st.none() | POSITIVE,
-                                   order=st.permutations(AXES).map(tuple)),
+    # Sizes that come out whatever the number of ranks.
+    parallel=st.none() | st.builds(Parallel, allow_cross_node=st.booleans(),
+                                   order=st.permutations(ORDER).map(tuple)),
     progress=st.none() | st.builds(Progress, total=st.none() | POSITIVE, hang_after=st.none() | DURATION,
                                    pattern=st.none() | st.just(r"step (\d+)")),
     checkpoint=OPTIONAL_CHECKPOINT,
