@@ -44,8 +44,13 @@ def failure_lines(paths: RunPaths, attempt: str | None, found: Findings) -> Iter
                 yield f"  {label}: {cell(cause[name])}"
     if found.ranks_failed:
         yield f"  {sentences.others(found.ranks_failed)} after it"
-    yield "  the end of its stderr:"
-    yield from (f"    {cell(line)}" for line in failure.get("stderr_tail") or ["(nothing)"])
+    words, log_tail = failure.get("stderr_tail"), failure.get("log_tail")
+    yield (
+        "  the end of its log; there is nothing on stderr:"
+        if log_tail and not words
+        else "  the end of its stderr:"
+    )
+    yield from (f"    {cell(line)}" for line in words or log_tail or ["(nothing)"])
     rank = failure.get("rank")
     if attempt and isinstance(rank, int) and (log := paths.rank_log(attempt, rank)).exists():
         yield f"  its whole log: {log}"

@@ -31,8 +31,9 @@ def command(run: str) -> Answer:
 
     --json gives what `status` gives, and: user, job_file, attempt_names, timeline (each with time, source,
     text), first_failure (rank, host, exit_code or signal, at, cause with kind, sentence and advice,
-    stderr_tail), ranks_failed (after it), notices (sentences on unfit nodes, a hang, stragglers), stacks (the
-    folder with those of a hang), progress (what progress.json holds, or null), logs (paths).
+    stderr_tail or log_tail, oom_killed), ranks_failed (after it), notices (sentences on unfit nodes, a hang,
+    stragglers), stacks (the folder with those of a hang), progress (what progress.json holds, or null), logs
+    (paths).
     """
     from slurmkit.cli.status import row
     from slurmkit.run.events import read

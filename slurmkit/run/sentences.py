@@ -133,7 +133,13 @@ def failure(first: Mapping[str, Any]) -> str:
     code, number = (
         value if isinstance(value := first.get(name), int) else None for name in ("exit_code", "signal")
     )
-    return f"{place(first.get('rank'), first.get('host'))} failed first: {end_in_words(code, number)}"
+    killed = number == 9 or code == 128 + 9
+    end = (
+        "killed by the kernel: out of memory"
+        if killed and first.get("oom_killed")
+        else end_in_words(code, number)
+    )
+    return f"{place(first.get('rank'), first.get('host'))} failed first: {end}"
 
 
 def why(first: Mapping[str, Any]) -> str:

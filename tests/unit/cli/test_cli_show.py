@@ -140,6 +140,31 @@ def test_the_failure_is_told_in_words_and_by_the_terminal_that_waited_too(
     assert data["stacks"] == "/r/stacks/12-0/0"
 
 
+def test_of_a_rank_without_stderr_the_log_is_shown(
+    slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm
+) -> None:
+    failure = {
+        "rank": 0,
+        "host": "n1",
+        "signal": 9,
+        "oom_killed": True,
+        "stderr_tail": [],
+        "log_tail": ["a\x1b"],
+    }
+    paths = add_run(
+        "r", FOUND[0], ("step-ended", {"attempt": "12-0", "exit_code": 137, "first_failure": failure})
+    )
+    paths.logs("12-0").mkdir(parents=True)
+    paths.rank_log("12-0", 0).write_text("a\x1b")
+    slurm.past = [own_job(state="FAILED", exit_code="0:9")]
+    assert slurmkit("wait", "r").err.splitlines()[1:] == [
+        "rank 0 on n1 failed first: killed by the kernel: out of memory",
+        "  the end of its log; there is nothing on stderr:",
+        "    a\\x1b",
+        f"  its whole log: {paths.rank_log('12-0', 0)}",
+    ]
+
+
 def test_progress_is_a_paragraph(slurmkit: Slurmkit, add_run: Make, slurm: FakeSlurm) -> None:
     paths = add_run("r", FOUND[0])
     slurm.live = [own_job()]

@@ -278,6 +278,26 @@ def test_wait_passes_the_jobs_exit_code_on(
     assert done.code == int(code[0])
 
 
+@pytest.mark.parametrize("option", ["--wait", "--follow"])
+def test_the_terminal_that_submitted_is_told_which_rank_failed_first(
+    slurmkit: Slurmkit, job: Path, place: Path, slurm: FakeSlurm, option: str
+) -> None:
+    failure = {"rank": 3, "host": "n2", "signal": 7, "stderr_tail": ["last words"]}
+
+    def start(_: Submission) -> Submitted:
+        events.append(only_run(place), "attempt-started", attempt="12-0", job_id="12")
+        events.append(only_run(place), "step-ended", attempt="12-0", exit_code=135, first_failure=failure)
+        return Submitted(JobId(12))
+
+    slurm.on_submit = start
+    slurm.live = [own_job(state="FAILED", exit_code="0:7")]
+    assert slurmkit("submit", "job.toml", option).err.splitlines()[-3:] == [
+        "rank 3 on n2 failed first: killed by SIGBUS (bus error)",
+        "  the end of its stderr:",
+        "    last words",
+    ]
+
+
 def test_wait_as_json_prints_the_state_at_the_end(
     slurmkit: Slurmkit, job: Path, place: Path, slurm: FakeSlurm
 ) -> None:
