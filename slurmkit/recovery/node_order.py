@@ -1,8 +1,8 @@
 """The order of nodes that follows the network: those of one switch or block stand together.
 
-Slurm numbers ranks by its own list of nodes, which knows nothing of the network. In a mesh ranks whose numbers
-are near talk most, so that their nodes should be near too. srun takes an order of ours from a file: a line for
-each task, `--distribution=arbitrary`, and the file's name in SLURM_HOSTFILE.
+Slurm numbers ranks by its own list of nodes, which knows nothing of the network. In a mesh those ranks talk
+most whose numbers are near, so that their nodes should be near too. srun takes an order of ours from a file:
+a line for each task, `--distribution=arbitrary`, and the file's name in SLURM_HOSTFILE.
 """
 
 from __future__ import annotations
