@@ -6,25 +6,28 @@ import os
 import secrets
 import signal
 from contextlib import closing, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.port import ephemeral_range
 from slurmkit.recovery import report, step
-from slurmkit.recovery.exits import RankExit, first_failure, read_exits
+from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits, with_log
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
 from slurmkit.recovery.watching import watch
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from slurmkit.recovery.monitor import Finding
     from slurmkit.recovery.setting import Setting
     from slurmkit.recovery.watching import Watched
+
+    LogOf = Callable[[int], Path]
 
 STACKS_WITHIN = 20.0
 """Seconds that the ranks' stacks may take."""
@@ -35,6 +38,8 @@ class StepEnd(NamedTuple):
 
     status: int
     received: Sequence[int] = ()
+    said: tuple[str, ...] = ()
+    """The last lines of srun's stderr."""
     exits: Sequence[RankExit] = ()
     first_failure: RankExit | None = None
     """The rank that failed first."""
@@ -96,8 +101,9 @@ def run_step(setting: Setting, number: int, address: str) -> StepEnd:
                 grace=parse_duration(spec.launch.grace) if spec.launch.kill_on_bad_exit else None,
                 must_end=must_end,
             )
-    end = _end(seen, read_exits(paths.exit(this.name, number)), is_hung=bool(hung))
-    _tell_end(setting, number, end, port)
+    exits = read_exits(paths.exit(this.name, number))
+    end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), is_hung=bool(hung))
+    _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
     return end
 
 
@@ -151,30 +157,40 @@ def make_folders(*folders: Path) -> None:
             raise UsageError(f"cannot make a folder: {error.strerror}", where=str(folder)) from error
 
 
-def _end(seen: Watched, exits: Sequence[RankExit], *, is_hung: bool) -> StepEnd:
+def _end(
+    seen: Watched, exits: Sequence[RankExit], monitor: Monitor, log_of: LogOf, *, is_hung: bool
+) -> StepEnd:
     status = os.waitstatus_to_exitcode(seen.status)
     status = status if status >= 0 else 128 - status
+    first = None
+    # A rank that was aborted for its stack is no cause of a hang.
+    if status and not is_hung:
+        arrived = {notice.rank: notice.arrived for notice in seen.notices if notice.kind == "rank-ended"}
+        offsets = {one.host: monitor.offset(one.host) for one in exits}
+        first = first_failure(exits, arrived, offsets)
     return StepEnd(
         # A step that the agent ended has failed, whatever srun makes of it.
         status=status or int(is_hung),
         received=seen.received,
+        said=tuple(seen.said),
         exits=exits,
-        first_failure=first_failure(exits) if status else None,
+        first_failure=first and with_log(first, log_of(first.rank)),
         hung=is_hung,
     )
 
 
-def _tell_end(setting: Setting, number: int, end: StepEnd, port: str) -> None:
+def _tell_end(setting: Setting, number: int, end: StepEnd, port: str, log_of: LogOf) -> None:
     setting.note(
         "step-ended",
         step=number,
         exit_code=end.status,
         port_taken=end.is_port_taken or None,
         received=[signal.Signals(one).name for one in end.received] or None,
-        first_failure=report.as_fields(end.first_failure),
+        hung=end.hung or None,
+        first_failure=report.as_fields(end.first_failure, end.said),
+        ranks_failed=sum(others(end.exits, end.first_failure)) if end.first_failure else None,
     )
     if end.is_port_taken:
         report.say(f"port {port} was taken by another program when rank 0 started")
         return
-    paths, this = setting.paths, setting.attempt
-    report.step_ended(end.status, end.first_failure, end.exits, lambda rank: paths.rank_log(this.name, rank))
+    report.step_ended(end.status, end.first_failure, end.exits, log_of, end.said, is_hung=end.hung)
