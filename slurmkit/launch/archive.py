@@ -73,9 +73,11 @@ def _archive(modules: list[tuple[str, bytes]]) -> bytes:
 
 
 def _modules() -> list[tuple[str, bytes]]:
-    """The names inside the archive and their sources. Of slurmkit itself there is only this package."""
+    """The names inside the archive and their sources: this package, and the name programs know a part by."""
     folder = os.path.dirname(__file__)
     modules = [("__main__.py", MAIN), ("slurmkit/__init__.py", b"")]
+    with open(os.path.join(folder, os.pardir, "progress.py"), "rb") as source:
+        modules.append(("slurmkit/progress.py", source.read()))
     for file in sorted(os.listdir(folder)):
         if file.endswith(".py") and file != "archive.py":
             with open(os.path.join(folder, file), "rb") as source:

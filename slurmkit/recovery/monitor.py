@@ -236,6 +236,7 @@ class Monitor:
             for rank, one in self.ranks.items()
         }
         slow = {one.key: one for one in find_slow(samples, self._slow)}
+        slow |= {key: one for key, one in self._slow.items() if key not in slow and not one.is_heard(samples)}
         gone = [StragglerGone(rank=rank, host=host) for rank, host in self._slow.keys() - slow.keys()]
         new = [one for key, one in slow.items() if key not in self._slow]
         self._slow = slow
@@ -264,8 +265,8 @@ class Monitor:
         return 1 / rate if rate else None
 
     def _last_minute(self, now: float) -> dict[int, Stretch]:
-        """What each rank did in the last minute, or in the last two steps where these are longer."""
-        end = bucket_of(now)
+        """What each rank did in the last minute of progress, or in a few steps where they take longer."""
+        end = bucket_of(min(now, self._hang.last))  # of silent ranks, the last that they did
         return self.tally.stretches(end - max(MINUTE, 2 * self._part_length()), end)
 
     def _write(self, now: float) -> None:

@@ -34,6 +34,11 @@ class Sample:
     host: str
     parts: Sequence[Mapping[str, float] | None]
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether it tells enough for a judgement."""
+        return sum(part is not None for part in self.parts) >= NEEDED_PARTS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
@@ -54,6 +59,10 @@ class Slow:
     def key(self) -> tuple[int | None, str]:
         """By which it is known again."""
         return self.rank, self.host
+
+    def is_heard(self, samples: Mapping[int, Sample]) -> bool:
+        """Whether the window tells enough of it to say that it is one no more."""
+        return any(rank in samples and samples[rank].is_enough for rank in self.ranks)
 
 
 @dataclass(frozen=True, slots=True)

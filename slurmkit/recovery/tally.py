@@ -61,6 +61,8 @@ class RankTally:
     heard: float = 0.0
     time: float = 0.0
     ended: bool = False
+    _first: int = -1
+    """The bucket before the first counters."""
     _buckets: array[int] = field(default_factory=lambda: array("q", [-1]) * BUCKETS)
     _steps: array[float] = field(default_factory=_column)
     _numbers: array[float] = field(default_factory=_column)
@@ -70,7 +72,8 @@ class RankTally:
     def keep(self, now: float) -> None:
         """Put the counters down for the bucket of `now`; the first are where the count begins."""
         bucket = bucket_of(now)
-        if self._slot(bucket) is None:
+        if self._first < 0:
+            self._first = bucket - 1
             self._keep(bucket - 1)
         self._keep(bucket)
 
@@ -88,11 +91,12 @@ class RankTally:
     def forget(self) -> None:
         """Drop the past: the program of this rank has started anew."""
         self._buckets = array("q", [-1]) * BUCKETS
+        self._first = -1
         self._seconds = {}
 
     def between(self, start: int, end: int) -> Stretch | None:
-        """What it did after bucket `start` up to the end of bucket `end`; None where it made no step."""
-        first, last = self._slot(start), self._slot(end)
+        """What it did after bucket `start`, or since it is known, up to the end of `end`; None: no step."""
+        first, last = self._slot(max(start, self._first)), self._slot(end)
         if first is None or last is None or self._steps[last] <= self._steps[first]:
             return None
         return Stretch(
@@ -104,7 +108,7 @@ class RankTally:
 
     def _slot(self, bucket: int) -> int | None:
         """Where the newest counters up to the end of a bucket are."""
-        for one in range(bucket, bucket - BUCKETS, -1):
+        for one in range(bucket, max(bucket - BUCKETS, self._first - 1), -1):
             if self._buckets[one % BUCKETS] == one:
                 return one % BUCKETS
         return None

@@ -60,12 +60,14 @@ def test_every_module_is_there_as_source_and_compiled(launch_archive: Path) -> N
             f"{name}c" for name in names if name[-3:] == ".py"
         }
         assert "slurmkit/launch/parent.py" in names
-        # Only the launch room: nothing of it may need more.
+        # Only the launch room, and its public name for programs: nothing of it may need more.
         assert {name for name in names if not name.startswith("slurmkit/launch/")} == {
             "__main__.py",
             "__main__.pyc",
             "slurmkit/__init__.py",
             "slurmkit/__init__.pyc",
+            "slurmkit/progress.py",
+            "slurmkit/progress.pyc",
         }
 
 
