@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SLOWER, LATER = 1.3, 2.0
 """Times the usual from which on a transfer, and a small message, may count as slow."""
+LATER_BY = 20e-6
+"""Seconds, at least: what Python itself adds to a small message scatters by less."""
 DEVIATIONS = 5.0
 NORMAL = 1.4826
 """Makes a median absolute deviation comparable to a standard deviation."""
@@ -139,6 +141,7 @@ def _slow(times: Mapping[Pair, float], measure: str, size: int) -> Iterator[Find
     if len(times) < 3:
         return  # nothing to compare with
     found = outliers(times, SLOWER if size else LATER)
+    least = 1.0 if size else 1.0 + LATER_BY / found.usual
 
     def told(factor: float) -> str:
         here, usual = (amount(measure, value, size) for value in (found.usual * factor, found.usual))
@@ -146,6 +149,8 @@ def _slow(times: Mapping[Pair, float], measure: str, size: int) -> Iterator[Find
 
     what = "slow" if size else "late"
     for group, factor in found.groups:
+        if factor < least:
+            continue
         if len(group) == 1:
             sentence = (
                 f"{group[0]} is {what} with nearly all others: {told(factor)}. Look at this node: its "
@@ -159,6 +164,8 @@ def _slow(times: Mapping[Pair, float], measure: str, size: int) -> Iterator[Find
             )
             yield Finding("slow-group", group, measure, factor, sentence)
     for pair, factor in found.paths:
+        if factor < least:
+            continue
         sentence = (
             f"the path between {pair[0]} and {pair[1]} is {what}: {told(factor)}. Neither is so with most "
             "others: look at what lies between these two"

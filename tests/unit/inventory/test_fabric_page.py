@@ -19,7 +19,7 @@ class Tags(HTMLParser):
         super().__init__()
         self.seen: set[str] = set()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
         self.seen.add(tag)
 
 

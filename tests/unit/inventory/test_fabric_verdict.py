@@ -198,3 +198,10 @@ def test_bandwidths_are_of_bytes_and_the_bus_carries_more() -> None:
 )
 def test_names_are_listed_as_in_a_sentence(names: list[str], expected: str) -> None:
     assert and_list(names) == expected
+
+
+def test_a_few_microseconds_are_no_finding() -> None:
+    data = measured(5, even)
+    for one in data["pairs"]:
+        one["latency"] = 2e-6 * (6 if one["nodes"] == [0, 4] else 1)
+    assert findings(from_json(data)) == ()
