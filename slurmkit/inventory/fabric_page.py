@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.inventory.fabric_verdict import amount
+from slurmkit.inventory.fabric_verdict import amount, number, outliers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,14 +122,14 @@ def _number(one: Link | None, measure: str) -> str:
         return "·"
     if one.bandwidth is None or one.latency is None:
         return "none"
-    return f"{one.bandwidth / 1e9:.3g}" if measure == "bandwidth" else f"{one.latency * 1e6:.3g}"
+    return number(one.bandwidth / 1e9 if measure == "bandwidth" else one.latency * 1e6)
 
 
 def _cells(fabric: Fabric, measure: str) -> list[tuple[str, list[Cell | None]]]:
     by_pair = _by_pair(fabric)
     times = {pair: one.seconds if measure == "bandwidth" else one.latency for pair, one in by_pair.items()}
-    known = [value for value in times.values() if value is not None]
-    usual = median_low(known) if known else 1.0
+    known = {one.nodes: value for one in fabric.links if (value := times[one.nodes]) is not None}
+    usual = outliers(known, STEPS[1]).usual if known else 1.0
 
     def cell(a: str, b: str) -> Cell | None:
         one = by_pair.get((a, b))

@@ -210,7 +210,14 @@ def _broken(fabric: Fabric) -> Iterator[Finding]:
 
 def amount(measure: str, seconds: float, size: int) -> str:
     """A time as people compare it: the bandwidth that it means, or microseconds."""
-    return f"{size / seconds / 1e9:.3g} GB/s" if measure == "bandwidth" else f"{seconds * 1e6:.3g} µs"
+    if measure == "bandwidth":
+        return f"{number(size / seconds / 1e9)} GB/s"
+    return f"{number(seconds * 1e6)} µs"
+
+
+def number(value: float) -> str:
+    """Three digits that count, and never an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else f"{value:.6f}"
 
 
 def and_list(names: Sequence[str], most: int = 8) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from slurmkit.inventory.fabric import Fabric, Link, from_json
 from slurmkit.inventory.fabric_measure import better, worth_another
-from slurmkit.inventory.fabric_verdict import Finding, and_list, findings, outliers
+from slurmkit.inventory.fabric_verdict import Finding, and_list, findings, number, outliers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,3 +205,10 @@ def test_a_few_microseconds_are_no_finding() -> None:
     for one in data["pairs"]:
         one["latency"] = 2e-6 * (6 if one["nodes"] == [0, 4] else 1)
     assert findings(from_json(data)) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(2071.3, "2071"), (12.345, "12.3"), (0.1964, "0.196"), (0.0000125, "0.000013")]
+)
+def test_numbers_have_three_digits_and_no_exponent(value: float, expected: str) -> None:
+    assert number(value) == expected
