@@ -20,6 +20,7 @@ GROUPS = ("Write a job", "Run it", "Watch it", "Afterwards", "Clusters")
 COMMANDS = (
     Command("render", "slurmkit.cli.render", "Write a job", "Print the sbatch script that a job file makes."),
     Command("lint", "slurmkit.cli.lint", "Write a job", "Say what is wrong or unwise in a job."),
+    Command("mesh", "slurmkit.cli.mesh", "Write a job", "Draw which rank is where, and with whom."),
     Command("import", "slurmkit.cli.importing", "Write a job", "Turn an sbatch script into a job file."),
     Command("schema", "slurmkit.cli.schema", "Write a job", "Print the JSON Schema of the job file."),
     Command("submit", "slurmkit.cli.submit", "Run it", "Submit a job file; the run id is what it prints."),
