@@ -18,6 +18,8 @@ ORDER = ("tensor", "context", "data", "pipeline")
 AXES = (*ORDER, "expert")
 FOLDED = frozenset({"context", "data"})
 """What experts are dealt over."""
+LARGEST_TOLD = 8192
+"""Ranks of a group that is listed: Linux starts no program with a variable of over 128 KiB."""
 
 
 class Mesh:
@@ -134,6 +136,8 @@ def parse(text: str) -> Mesh:
 def variables(text: str, rank: int) -> str:
     """What SLURMKIT_MESH tells a rank, as JSON: order, sizes, its coordinates, the ranks of its groups.
 
+    A group too large to be listed is left out.
+
     Raises:
         ValueError: the text is none of a mesh, or it has no such rank.
     """
@@ -144,7 +148,7 @@ def variables(text: str, rank: int) -> str:
         "order": mesh.order,
         "sizes": mesh.sizes,
         "coordinates": mesh.coordinates(rank),
-        "groups": {axis: mesh.group(axis, rank) for axis in AXES},
+        "groups": {axis: mesh.group(axis, rank) for axis in AXES if mesh.sizes[axis] <= LARGEST_TOLD},
     }
     return json.dumps(told, separators=(",", ":"))
 

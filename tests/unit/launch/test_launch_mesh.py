@@ -109,6 +109,15 @@ def test_a_rank_learns_its_place_as_json() -> None:
     }
 
 
+@pytest.mark.parametrize("size", [8192, 8193, 1_000_000])
+def test_what_a_rank_is_told_fits_a_variable_however_large_the_world(size: int) -> None:
+    text = variables(str(Mesh({"data": size, "expert": size, "pipeline": 8})), size - 1)
+    assert len(text) < 128 * 1024
+    told = json.loads(text)
+    assert told["sizes"]["data"] == size
+    assert ("data" in told["groups"]) == (size <= 8192)
+
+
 @pytest.mark.parametrize("rank", [-1, 4])
 def test_a_rank_outside_of_the_mesh_has_no_place(rank: int) -> None:
     with pytest.raises(ValueError, match=f"rank {rank} is not in a mesh of 4"):
