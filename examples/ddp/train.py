@@ -1,0 +1,99 @@
+"""A small network that all ranks train together with PyTorch's DDP: NCCL on GPUs, gloo elsewhere.
+
+Checkpoints are torch.distributed.checkpoint's: `checkpoints/step-00010` and so on. `--resume` and one of them goes
+on from there, with any number of ranks; with as many as before it comes to what a run without a break comes to,
+but for rounding.
+"""
+
+import argparse
+import hashlib
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.nn.parallel import DistributedDataParallel
+
+from slurmkit import progress
+from slurmkit.launch import rank_from_env
+
+ME = rank_from_env()
+FEATURES = 32
+BATCH = 16
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--checkpoints", default="checkpoints", metavar="DIRECTORY")
+    parser.add_argument("--resume", metavar="CHECKPOINT")
+    return parser.parse_args()
+
+
+def batch(step, device):
+    """What this rank learns from at that step: a resumed run repeats nothing."""
+    random = torch.Generator().manual_seed(step * ME.world_size + ME.rank)
+    inputs = torch.randn(BATCH, FEATURES, generator=random)
+    return inputs.to(device), inputs.sin().sum(dim=1, keepdim=True).to(device)
+
+
+def save(path, model, optimizer, step):
+    """All ranks write their parts; last comes `.metadata`, which says that the checkpoint is whole."""
+    weights, state = get_state_dict(model, optimizer)
+    whole = {"model": weights, "optimizer": state, "step": step}
+    checkpoint.save(whole, storage_writer=checkpoint.FileSystemWriter(path, overwrite=True))
+
+
+def load(path, model, optimizer):
+    """The step at which the checkpoint was made."""
+    weights, state = get_state_dict(model, optimizer)
+    whole = {"model": weights, "optimizer": state, "step": 0}
+    checkpoint.load(whole, checkpoint_id=path)
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
+    return whole["step"]
+
+
+def fingerprint(model):
+    """A short word for all parameters, bit for bit."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def main():
+    options = arguments()
+    device = torch.device("cuda", ME.device or 0) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    # Where to meet and who this is stands in the environment.
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(FEATURES, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
+    model = DistributedDataParallel(network)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    first = load(options.resume, model, optimizer) if options.resume else 0
+    print(f"rank {ME.rank}: starts at step {first} on {device}", flush=True)
+    for step in range(first + 1, options.steps + 1):
+        with progress.phase("data"):
+            inputs, targets = batch(step, device)
+        with progress.phase("compute"):
+            loss = nn.functional.mse_loss(model(inputs), targets)
+        # DDP averages gradients while backward computes them: here a rank waits for the others.
+        with progress.phase("sync"):
+            loss.backward()
+        with progress.phase("compute"):
+            optimizer.step()
+            optimizer.zero_grad()
+        progress.step(step, loss=loss.item())
+        if step % options.checkpoint_every == 0:
+            with progress.phase("checkpoint"):
+                save(os.path.join(options.checkpoints, f"step-{step:05}"), model, optimizer, step)
+    print(f"rank {ME.rank}: step {options.steps}, loss {loss.item():.4f}, parameters {fingerprint(network)}")
+    dist.destroy_process_group()
+
+
+main()
