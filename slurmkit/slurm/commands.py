@@ -155,6 +155,12 @@ class Commands:
 
         return self._show("--oneliner", "show", "partition", parse=scontrol.parse_partitions)
 
+    def topology(self) -> Mapping[str, str]:
+        """Where each node is in the network, as SLURM_TOPOLOGY_ADDR: `spine.leaf1.n3`; empty where flat."""
+        from slurmkit.slurm import scontrol
+
+        return self._show("show", "topology", parse=scontrol.parse_topology, max_age=600.0)
+
     def config(self) -> Mapping[str, str]:
         """As `Slurm.config`; what the controller answered within the last ten minutes will do."""
         from slurmkit.slurm import scontrol

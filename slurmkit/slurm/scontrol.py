@@ -38,6 +38,23 @@ def parse_partitions(text: str) -> list[Partition]:
     return [_partition(_fields(record)) for record in _records(text, "PartitionName")]
 
 
+def parse_topology(text: str) -> dict[str, str]:
+    """The answer to `scontrol show topology` as SLURM_TOPOLOGY_ADDR has it: node to `spine.leaf1.n3`.
+
+    Of switches the higher level stands before the lower, of blocks the larger before the smaller.
+
+    Raises:
+        ValueError: a list of nodes is not one.
+    """
+    above: dict[str, list[tuple[int, str]]] = {}
+    for record in re.findall(r"(?m)^(?:SwitchName|BlockName|AggregatedBlock)=.*$", text):
+        told = _fields(record)
+        level = number(told.get("Level", told.get("BlockSize"))) or 0
+        for node in expand(text_or_none(told.get("Nodes")) or ""):
+            above.setdefault(node, []).append((-level, record.partition("=")[2].split()[0]))
+    return {node: ".".join([*(name for _, name in sorted(found)), node]) for node, found in above.items()}
+
+
 def parse_config(text: str) -> dict[str, str]:
     """The answer to `scontrol show config`."""
     pairs = (line.partition(" = ") for line in text.splitlines())
