@@ -17,6 +17,7 @@ from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
 from slurmkit.recovery import report
 from slurmkit.recovery.attempt import current_attempt
+from slurmkit.recovery.placing import choose, place
 from slurmkit.recovery.rendezvous import choose_address
 from slurmkit.recovery.setting import Setting
 from slurmkit.recovery.start import StepEnd, run_step
@@ -126,24 +127,28 @@ def attempt(setting: Setting) -> int:
 
 def run_steps(setting: Setting) -> StepEnd:
     """Start the step, again where its port was taken. What else may follow a failure has its place here."""
-    address, remark = rendezvous_address(setting)
-    if remark:
-        report.say(remark)
+    this, spec = setting.attempt, setting.spec
+    placement = place(setting, choose(this.nodes, spec.spare_nodes, {}), {})
+    address = rendezvous_address(setting, placement.nodes[0])
     for number in range(STARTS_FOR_A_PORT):
         if number:
             report.say("the step starts again, with another port")
-        end = run_step(setting, number, address)
+        end = run_step(setting, number, placement, address)
         if not end.is_port_taken or signal.SIGTERM in end.received:
             break
     return end
 
 
-def rendezvous_address(setting: Setting) -> tuple[str, str | None]:
-    """MASTER_ADDR, and what there is to say about it; the user's own goes before any choice."""
+def rendezvous_address(setting: Setting, node: str) -> str:
+    """MASTER_ADDR; the user's own goes before any choice."""
     given = setting.environ.get("MASTER_ADDR")
     if given:
-        return given, f"MASTER_ADDR={given} is the job's own and stays"
-    return choose_address(setting.attempt.nodes[0], setting.connect)
+        report.say(f"MASTER_ADDR={given} is the job's own and stays")
+        return given
+    address, remark = choose_address(node, setting.connect)
+    if remark:
+        report.say(remark)
+    return address
 
 
 def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:

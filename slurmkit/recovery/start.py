@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.recovery.monitor import Finding
+    from slurmkit.recovery.placing import Placement
     from slurmkit.recovery.setting import Setting
     from slurmkit.recovery.watching import Watched
 
@@ -56,7 +57,7 @@ class StepEnd(NamedTuple):
         return self.first_failure.status if self.first_failure else self.status
 
 
-def run_step(setting: Setting, number: int, address: str) -> StepEnd:
+def run_step(setting: Setting, number: int, placement: Placement, address: str) -> StepEnd:
     """Start the step once and wait for its end."""
     paths, this, spec = setting.paths, setting.attempt, setting.spec
     logs, stacks = paths.logs(this.name), paths.stacks(this.name, number)
@@ -75,11 +76,11 @@ def run_step(setting: Setting, number: int, address: str) -> StepEnd:
     )
     with claim, closing(monitor):
         environ = step.step_environment(
-            setting.environ, paths, this, number, address=address, port=port
+            setting.environ, paths, this, number, address=address, port=port, placement=placement
         ) | step.telling_environment(
             setting.environ, own_address(this.nodes[1:]), monitor.port, token=token, stacks=stacks
         )
-        argv = step.srun_command(spec, paths, this.name)
+        argv = step.srun_command(spec, paths, this.name, placement)
         setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
         report.step_started(number, f"{address}:{port}", logs)
         srun, stderr = step.start(argv, setting.srun, environ, setting.mask)

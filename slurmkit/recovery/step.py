@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingRequirement, UsageError
 from slurmkit.launch.environment import NAMES
+from slurmkit.recovery.node_order import HOSTFILE, srun_options
 from slurmkit.script.step import program, srun_arguments
 from slurmkit.slurm import process
 from slurmkit.spec.gres import gpu_count, tasks
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from slurmkit.recovery.attempt import Attempt
+    from slurmkit.recovery.placing import Placement
     from slurmkit.recovery.setting import Setting
     from slurmkit.run.paths import RunPaths
     from slurmkit.spec.model import JobSpec
 STDERR = 2
 
 
-def srun_command(spec: JobSpec, paths: RunPaths, attempt: str) -> list[str]:
+def srun_command(
+    spec: JobSpec, paths: RunPaths, attempt: str, placement: Placement | None = None
+) -> list[str]:
     """The command line of the step: every task is a parent that starts the program.
+
+    Without a placement Slurm lays the tasks over all nodes.
 
     Raises:
         UsageError: Slurm could not write one log per rank there.
@@ -38,16 +44,28 @@ def srun_command(spec: JobSpec, paths: RunPaths, attempt: str) -> list[str]:
         f"--output={logs.replace('%', '%%')}/rank-%5t.out",
         "--open-mode=append",
         "--disable-status",
-        *_with_run_directory(srun_arguments(spec), spec, paths),
+        *_with_run_directory(_placed(srun_arguments(spec), placement), spec, paths),
         # A container has its own Python.
         *parent(paths, "--", *program(spec), python="python3" if _is_pyxis(spec) else sys.executable),
     ]
 
 
 def step_environment(
-    environ: Mapping[str, str], paths: RunPaths, attempt: Attempt, step: int, *, address: str, port: str
+    environ: Mapping[str, str],
+    paths: RunPaths,
+    attempt: Attempt,
+    step: int,
+    *,
+    address: str,
+    port: str,
+    placement: Placement | None = None,
 ) -> dict[str, str]:
     """The variables of srun and of every rank's parent. `environ` is the batch script's."""
+    placed = {}
+    if placement is not None and placement.hostfile is not None:
+        placed[HOSTFILE] = str(placement.hostfile)
+    if placement is not None and placement.mesh is not None:
+        placed["SLURMKIT_PARALLEL"] = placement.mesh
     return {
         **environ,
         "SLURM_EXPORT_ENV": "ALL",
@@ -58,9 +76,10 @@ def step_environment(
         "SLURMKIT_EXIT_DIRECTORY": str(paths.exit(attempt.name, step)),
         "SLURMKIT_USER_VARIABLES": " ".join(users_variables(environ)),
         "SLURMKIT_SIGNALS": environ.get("SLURMKIT_SIGNALS") or who_is_signalled(),
-        "SLURMKIT_MASTER_NODE": attempt.nodes[0],
+        "SLURMKIT_MASTER_NODE": placement.nodes[0] if placement else attempt.nodes[0],
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
+        **placed,
     }
 
 
@@ -160,6 +179,7 @@ def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) 
         "--kill-on-bad-exit=0",
         *parent(setting.paths, "stacks"),
     ]
+    environ = {name: value for name, value in environ.items() if name != HOSTFILE}
     answer = process.run(argv, environment=environ, clock=setting.clock, timeout=within)
     process.check("srun", answer)
 
@@ -167,6 +187,15 @@ def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) 
 def parent(paths: RunPaths, *words: str, python: str = sys.executable) -> list[str]:
     """The command line that starts what is in launch.pyz, by the agent's own Python: it works here."""
     return [python, "-I", "-S", str(paths.launch_archive), *words]
+
+
+def _placed(options: Sequence[str], placement: Placement | None) -> Sequence[str]:
+    """The options, with the step on these nodes, in this order."""
+    if placement is None:
+        return options
+    if placement.hostfile is not None and placement.ntasks is not None:
+        return srun_options(options, placement.ntasks)
+    return options if placement.is_all else (f"--nodelist={','.join(placement.nodes)}", *options)
 
 
 def _is_pyxis(spec: JobSpec) -> bool:
