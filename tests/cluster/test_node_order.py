@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 
 from slurmkit.recovery.node_order import HOSTFILE, hostfile, ordered, srun_options
 from slurmkit.slurm.commands import Commands
+from slurmkit.spec.mesh import node_of_rank
+from slurmkit.spec.model import JobSpec
 from slurmkit.testbed.native import down
 from slurmkit.testbed.options import Options
 
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from slurmkit.spec.model import OptionValue
     from slurmkit.testbed.testbed import Testbed
+
+    Step = Callable[..., list[dict[str, str]]]
 
 pytestmark = pytest.mark.cluster
 
@@ -47,19 +53,27 @@ def testbed(make_testbed: Callable[[Options], Testbed]) -> Iterator[Testbed]:
     down(made.root)
 
 
+@pytest.fixture(scope="module")
+def allocation(testbed: Testbed) -> dict[str, str]:
+    """The environment of srun in an allocation of four nodes; it ends with the testbed."""
+    words = ["--no-shell", "--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=4", "--mem=100M"]
+    told = testbed.command(["salloc", *words]).stderr
+    (number,) = re.findall(r"Granted job allocation (\d+)", told)
+    return {**os.environ, **testbed.environment, "SLURM_JOB_ID": number}
+
+
 @pytest.fixture
-def step(testbed: Testbed, tmp_path: Path) -> Callable[..., list[dict[str, str]]]:
-    """Run a step of two tasks on each of four nodes in an allocation; what its ranks see, by rank."""
+def step(allocation: dict[str, str], tmp_path: Path) -> Step:
+    """Run a step by a hostfile, where there are nodes for one; what its ranks see, by rank."""
 
     def run(
         *options: str, nodes: tuple[str, ...] = OURS, tasks: int | Mapping[str, int] = 2
     ) -> list[dict[str, str]]:
         file = tmp_path / "hosts of 'ada' $HOME"
         file.write_text(hostfile(nodes, tasks))
-        words = ["--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=4", "--mem=100M", "-Q"]
         done = subprocess.run(
-            ["salloc", *words, "env", f"{HOSTFILE}={file}", "srun", *options, sys.executable, "-c", TELL],
-            env={**os.environ, **testbed.environment},
+            ["srun", *options, sys.executable, "-I", "-S", "-c", TELL],
+            env={**allocation, **({HOSTFILE: str(file)} if nodes else {})},
             capture_output=True,
             text=True,
             check=False,
@@ -77,7 +91,7 @@ def column(told: list[dict[str, str]], name: str) -> list[str]:
 
 
 def test_ranks_go_by_the_hostfile_and_slurms_list_of_nodes_does_not(
-    step: Callable[..., list[dict[str, str]]],
+    step: Step,
 ) -> None:
     given = ("--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--distribution=block")
     told = step(*srun_options(given, 8))
@@ -92,7 +106,7 @@ def test_ranks_go_by_the_hostfile_and_slurms_list_of_nodes_does_not(
     assert column(told, "SLURM_TOPOLOGY_ADDR")[2] == "spine.leaf2.n4"
 
 
-def test_uneven_tasks_are_listed_in_slurms_order(step: Callable[..., list[dict[str, str]]]) -> None:
+def test_uneven_tasks_are_listed_in_slurms_order(step: Step) -> None:
     tasks = {"n1": 1, "n4": 3, "n2": 2}
     told = step(*srun_options(("--nodes=3",), 6), nodes=("n1", "n4", "n2"), tasks=tasks)
     assert column(told, "SLURMD_NODENAME") == ["n1", "n4", "n4", "n4", "n2", "n2"]
@@ -102,18 +116,30 @@ def test_uneven_tasks_are_listed_in_slurms_order(step: Callable[..., list[dict[s
 
 
 def test_gpus_by_task_are_what_they_are_in_slurms_own_order(
-    step: Callable[..., list[dict[str, str]]],
+    step: Step,
 ) -> None:
     ours = step(*srun_options(("--nodes=4", "--gpus-per-task=1"), 8))
     assert set(column(ours, "CUDA_VISIBLE_DEVICES")) == {"0"}
 
 
 def test_a_hostfile_wins_over_every_option_so_that_no_other_step_may_see_it(
-    step: Callable[..., list[dict[str, str]]],
+    step: Step,
 ) -> None:
     told = step("--overlap", "--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--distribution=block")
     assert column(told, "SLURMD_NODENAME") == ["n1", "n1", "n4", "n4"]
     assert set(column(told, "SLURM_DISTRIBUTION")) == {"arbitrary"}
+
+
+@pytest.mark.parametrize("distribution", ["block", "cyclic", "plane=2"])
+def test_without_a_hostfile_ranks_lie_as_the_check_of_the_job_file_foresees(
+    step: Step, distribution: str
+) -> None:
+    resources: dict[str, OptionValue] = {"nodes": 4, "ntasks_per_node": 4, "distribution": distribution}
+    foreseen = node_of_rank(JobSpec(name="x", command="true", resources=resources), 16)
+    options = ("--nodes=4", "--ntasks-per-node=4", f"--distribution={distribution}", "--overcommit")
+    told = step(*options, nodes=())
+    assert foreseen is not None
+    assert column(told, "SLURM_NODEID") == list(map(str, foreseen))
 
 
 def test_the_network_is_read_in_one_call_and_orders_nodes(testbed: Testbed) -> None:
