@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 NODES_SHOWN = 64
 """Of one axis; all axes are drawn only where they need no more lines than that together."""
-COLOURS = (117, 222, 150, 216, 183, 152, 229, 174, 109, 180, 146, 187)
-"""Of the 256 colours of a terminal, light ones that black stands out on; of neighbours none are alike."""
+BLACK = 16
+COLOURS = (117, 222, 150, 216, 183, 152, 229, 174, 109, 180, 146, 187, 211, 120, 75, 214)
+"""Of the 256 of a terminal: 16 is black in every theme; the others are light, and neighbours differ."""
 
 
 @click.command()
@@ -152,7 +153,7 @@ def _headline(axis: str, groups: Sequence[Sequence[int]], crossed: int) -> str:
 
 
 def _cell(text: str, group: int) -> str:
-    return click.style(text, fg="black", bg=COLOURS[group % len(COLOURS)]) if _is_coloured() else text
+    return click.style(text, fg=BLACK, bg=COLOURS[group % len(COLOURS)]) if _is_coloured() else text
 
 
 def _is_coloured() -> bool:
