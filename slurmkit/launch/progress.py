@@ -79,12 +79,14 @@ class Teller:
         send: Callable[[bytes], object],
         prefix: str,
         clock: Callable[[], float] = time.perf_counter,
+        close: Callable[[], object] = lambda: None,
     ) -> None:
         from json.encoder import encode_basestring_ascii
 
         self._send_bytes = send
         self._prefix = prefix
         self._clock = clock
+        self._close = close
         self._quoted = encode_basestring_ascii
         self._pid = os.getpid()
         self._thread = get_ident()
@@ -160,16 +162,13 @@ class Teller:
 
     def end(self) -> None:
         """Tell of the last steps: the program ends."""
-        if self._steps:
-            self._tell(self._clock(), ',"last":true')
+        self._tell(self._clock(), ',"last":true')
+        self._close()
 
     def _begin(self, now: float) -> None:
-        import atexit
-
         self._first = now
         if os.environ.setdefault(SPEAKER, str(self._pid)) != str(self._pid):
             self._pid = -1
-        atexit.register(self.end)
 
     def _charge(self, now: float) -> None:
         stack = self._stack
@@ -272,7 +271,7 @@ def connect(environ: Mapping[str, str]) -> Teller | None:
 
     node = dumps((environ.get("SLURMD_NODENAME") or os.uname().nodename)[:LONGEST_NAME])
     prefix = f'{{"token":"{token}","kind":"progress","rank":{int(rank)},"host":{node}'
-    return Teller(lambda data: channel.sendto(data, address), prefix)
+    return Teller(lambda data: channel.sendto(data, address), prefix, close=channel.close)
 
 
 def answer_for_stacks() -> None:
@@ -309,7 +308,10 @@ def _teller() -> Teller | None:
     if not _tellers:
         teller = connect(os.environ) if "SLURMKIT_PROGRESS" in os.environ else None
         if teller is not None:
+            import atexit
+
             answer_for_stacks()
+            atexit.register(teller.end)
         _tellers.append(teller)
     return _tellers[0]
 

@@ -138,7 +138,7 @@ def dump(ranks: Mapping[int, Process], started: float) -> dict[int, str]:
     for rank in changed:
         text = _read(asked[rank], before[rank])
         if text:
-            texts[rank] = f"by signal {STACKS_SIGNAL} (faulthandler):\n{text}"
+            texts[rank] = f"by signal {STACKS_SIGNAL} (faulthandler):\n{text.rstrip()}"
     return texts
 
 
@@ -220,7 +220,7 @@ def _spy(ranks: Mapping[int, Process], until: float) -> dict[int, str]:
                 spy.kill()
             text = _read(path) if spy.wait() == 0 else ""
             if text:
-                texts[rank] = f"by py-spy:\n{text}"
+                texts[rank] = f"by py-spy:\n{text.rstrip()}"
     return texts
 
 

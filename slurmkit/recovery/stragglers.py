@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PARTS = 6
 NEEDED_PARTS = 5
-LEAST = 0.10
-SPREADS = 6.0
+LEAST = 0.15
+SPREADS = 5.0
 NORMAL = 1.4826
 """The standard deviation of a normal distribution, in median absolute deviations."""
 GONE = 0.5
