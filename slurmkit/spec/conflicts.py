@@ -35,6 +35,7 @@ PAIRS: Final = (
     ("ntasks_per_gpu", "tres_per_task", _PER_GPU),
     ("ntasks_per_gpu", "gpus_per_socket", "tasks by GPU need GPUs by node or in all"),
     ("ntasks_per_gpu", "ntasks_per_node", "tasks are counted by GPU or by node"),
+    ("cpus_per_task", "ntasks_per_gpu", "since Slurm 23.11 srun refuses the two together; use cpus_per_gpu"),
     ("hint", "ntasks_per_core", _HINT),
     ("hint", "threads_per_core", _HINT),
     ("hint", "extra_node_info", _HINT),
