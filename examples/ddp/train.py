@@ -1,8 +1,7 @@
 """A small network that all ranks train together with PyTorch's DDP: NCCL on GPUs, gloo elsewhere.
 
-Checkpoints are torch.distributed.checkpoint's: `checkpoints/step-00010` and so on. `--resume CHECKPOINT` goes on
-from one, with any number of ranks; with as many as before it comes to the same as a run without a break, but for
-rounding.
+Checkpoints are torch.distributed.checkpoint's, in `checkpoints/step-00010` and so on. `--resume` goes on from
+one and comes, with as many ranks as before, to what a run without a break comes to, but for rounding.
 """
 
 import argparse

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One command to time. `directory` is where it runs."""
+    """One command to time. `directory` is where it runs.
+
+    With `moments`, a folder, it is not its end that counts: the command leaves `expected` files there, each
+    with a time in seconds since 1970, and the last of these is where the clock stops.
+    """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
+    moments: Path | None = None
+    expected: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,30 @@ class Result:
         return self.comparison.budget is None or self.ratio <= self.comparison.budget
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something measured by itself, with the value that must not be exceeded, where there is one."""
+
+    name: str
+    value: float
+    unit: str
+    budget: float | None = None
+
+    @property
+    def within_budget(self) -> bool:
+        """Whether the budget holds; true where there is none."""
+        return self.budget is None or self.value <= self.budget
+
+    def __str__(self) -> str:
+        """One line for a reader."""
+        budget = (
+            ""
+            if self.budget is None
+            else f" (budget {self.budget:g}{'' if self.within_budget else ', OVER'})"
+        )
+        return f"{self.name}: {self.value:.1f} {self.unit}{budget}"
+
+
 def compare(comparison: Comparison) -> Result:
     """Run both in turn, once to warm up and then `runs` times.
 
@@ -73,6 +103,9 @@ def _run(program: Program) -> float:
     environment = {**os.environ, **program.environment}
     # Whoever has no bytecode kept would compile at each start: that is not what is compared.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    for left in program.moments.iterdir() if program.moments else ():
+        left.unlink()
+    started = time.time()
     begin = time.perf_counter()
     done = subprocess.run(
         list(program.argv),
@@ -87,7 +120,14 @@ def _run(program: Program) -> float:
         raise RuntimeError(
             f"{program.name} ended with {done.returncode}:\n{done.stderr.decode(errors='replace')}"
         )
-    return taken
+    return taken if program.moments is None else _last_moment(program.moments, program.expected) - started
+
+
+def _last_moment(folder: Path, expected: int) -> float:
+    moments = [float(path.read_text()) for path in folder.iterdir()]
+    if len(moments) != expected:
+        raise RuntimeError(f"{len(moments)} ranks have told when they began, not {expected}")
+    return max(moments)
 
 
 def table(results: Sequence[Result]) -> str:
