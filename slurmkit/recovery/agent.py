@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
-from slurmkit.recovery import report
+from slurmkit.recovery import rendezvous, report
 from slurmkit.recovery.attempt import current_attempt
+from slurmkit.recovery.fitness import Fitness, check_nodes
 from slurmkit.recovery.placing import choose, place
 from slurmkit.recovery.rendezvous import choose_address
 from slurmkit.recovery.setting import Setting
-from slurmkit.recovery.start import StepEnd, run_step
+from slurmkit.recovery.start import StepEnd, rendezvous_port, run_step
 from slurmkit.recovery.watching import WATCHED
 from slurmkit.run import events
 from slurmkit.run.paths import RunPaths
@@ -126,10 +127,22 @@ def attempt(setting: Setting) -> int:
 
 
 def run_steps(setting: Setting) -> StepEnd:
-    """Start the step, again where its port was taken. What else may follow a failure has its place here."""
+    """Start the step, again where its port was taken. What else may follow a failure has its place here.
+
+    Raises:
+        JobFailed: too few nodes are fit, or the mesh does not come out on them.
+    """
     this, spec = setting.attempt, setting.spec
-    placement = place(setting, choose(this.nodes, spec.spare_nodes, {}), {})
-    address = rendezvous_address(setting, placement.nodes[0])
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if setting.environ.get(name):
+            report.say(f"{name}={setting.environ[name]} is the job's own and stays")
+    address = rendezvous_address(setting, this.nodes[0])
+    fitness = check(setting, address) if spec.launch.check_nodes else Fitness()
+    if fitness.told_to_end:
+        return StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
+    placement = place(setting, choose(this.nodes, spec.spare_nodes, fitness.unfit), fitness.topology)
+    if placement.nodes[0] != this.nodes[0]:
+        address = rendezvous_address(setting, placement.nodes[0])
     for number in range(STARTS_FOR_A_PORT):
         if number:
             report.say("the step starts again, with another port")
@@ -139,11 +152,29 @@ def run_steps(setting: Setting) -> StepEnd:
     return end
 
 
+def check(setting: Setting, address: str) -> Fitness:
+    """Check the nodes, and write down what was found."""
+    port, claim = rendezvous_port(setting, 0)
+    # Where the ranks meet somewhere else, that is for them to find out.
+    is_own = bool(setting.environ.get("MASTER_ADDR"))
+    with claim:
+        fitness = check_nodes(setting, None if is_own else rendezvous.place(address, port))
+    setting.note(
+        "nodes-checked",
+        nodes=list(setting.attempt.nodes),
+        unfit=[{"node": node, "reasons": why} for node, why in fitness.unfit.items()],
+        warnings=[{"node": node, "reasons": why} for node, why in fitness.warnings.items()],
+        seconds=fitness.seconds,
+        reason=fitness.why_not,
+    )
+    report.nodes_checked(fitness)
+    return fitness
+
+
 def rendezvous_address(setting: Setting, node: str) -> str:
     """MASTER_ADDR; the user's own goes before any choice."""
     given = setting.environ.get("MASTER_ADDR")
     if given:
-        report.say(f"MASTER_ADDR={given} is the job's own and stays")
         return given
     address, remark = choose_address(node, setting.connect)
     if remark:

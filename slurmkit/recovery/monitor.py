@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.files import write_atomically
@@ -19,7 +20,7 @@ from slurmkit.recovery.tally import BUCKET, BUCKETS, MINUTE, SAVING, Tally, buck
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from slurmkit.recovery.tally import RankTally, Stretch
@@ -230,7 +231,7 @@ class Monitor:
         length = self._part_length()
         end = bucket_of(now) - 1
         edges = [end - length * (PARTS - part) for part in range(PARTS + 1)]
-        parts = [self.tally.stretches(*pair) for pair in pairwise(edges)]
+        parts = whole_parts([self.tally.stretches(*pair) for pair in pairwise(edges)])
         samples = {
             rank: Sample(host=one.host, parts=[part[rank].own() if rank in part else None for part in parts])
             for rank, one in self.ranks.items()
@@ -276,6 +277,13 @@ class Monitor:
             write_atomically(self.written_to, json.dumps(fields, separators=(",", ":")).encode())
         except OSError:
             return  # a full disk does not end the job; the next time may be better
+
+
+def whole_parts(parts: Sequence[Mapping[int, Stretch]]) -> list[Mapping[int, Stretch]]:
+    """The parts, without what is in those with few steps: around a checkpoint, chance says more than the mean."""
+    steps = [sum(one.steps for one in part.values()) for part in parts]
+    least = median(steps) / 2
+    return [part if count >= least else {} for part, count in zip(parts, steps, strict=True)]
 
 
 def open_socket() -> socket.socket:

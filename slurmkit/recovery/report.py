@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.recovery.causes import Cause
     from slurmkit.recovery.exits import Others, RankExit
+    from slurmkit.recovery.fitness import Fitness
     from slurmkit.recovery.monitor import Finding
     from slurmkit.spec.model import JobSpec
 
@@ -44,6 +45,16 @@ def attempt_started(attempt: Attempt, spec: JobSpec) -> None:
 def step_started(number: int, meeting: str, logs: Path) -> None:
     """Where the ranks meet and where they write."""
     say(f"step {number} starts; the ranks meet at {meeting} and write to {logs}/rank-*.out")
+
+
+def nodes_checked(fitness: Fitness) -> None:
+    """What the check of the nodes found; nothing where all are well."""
+    if fitness.why_not:
+        say(f"the nodes could not be checked: {fitness.why_not}")
+    for node, reasons in fitness.unfit.items():
+        say(f"{node} is unfit: {'; '.join(reasons)}")
+    for node, reasons in fitness.warnings.items():
+        say(f"{node}: {'; '.join(reasons)}")
 
 
 def found(finding: Finding) -> None:

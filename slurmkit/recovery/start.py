@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.port import ephemeral_range
-from slurmkit.recovery import report, step
+from slurmkit.recovery import rendezvous, report, step
 from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits, with_log
+from slurmkit.recovery.fitness import SHAPES
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
 from slurmkit.recovery.watching import watch
+from slurmkit.slurm import process
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
         )
         argv = step.srun_command(spec, paths, this.name, placement)
         setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
-        report.step_started(number, f"{address}:{port}", logs)
+        report.step_started(number, rendezvous.place(address, port), logs)
         srun, stderr = step.start(argv, setting.srun, environ, setting.mask)
         hung: list[Hung] = []
 
@@ -112,7 +114,6 @@ def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContext
     """MASTER_PORT, and what holds it for this run until it is closed."""
     given = setting.environ.get("MASTER_PORT")
     if given:
-        report.say(f"MASTER_PORT={given} is the job's own and stays")
         return given, nullcontext()
     port, claim = claim_port(setting.attempt.number, number, setting.attempt.restart, ephemeral_range())
     return str(port), claim
@@ -140,7 +141,10 @@ def dump_stacks(setting: Setting, hung: Hung, environ: dict[str, str], folder: P
     setting.note("hung", since=hung.since, step=hung.step, after=hung.after, stacks=str(folder))
     try:
         make_folders(folder)
-        step.dump_stacks(setting, environ, within=STACKS_WITHIN)
+        environ = {name: value for name, value in environ.items() if not SHAPES.fullmatch(name)}
+        argv = step.on_every_node(setting, "stacks")
+        answer = process.run(argv, environment=environ, clock=setting.clock, timeout=STACKS_WITHIN)
+        process.check("srun", answer)
     except SlurmkitError as error:
         report.say(f"no stacks: {error.what}")
 

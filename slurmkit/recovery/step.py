@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingRequirement, UsageError
 from slurmkit.launch.environment import NAMES
+from slurmkit.recovery import rendezvous
 from slurmkit.recovery.node_order import HOSTFILE, srun_options
 from slurmkit.script.step import program, srun_arguments
-from slurmkit.slurm import process
 from slurmkit.spec.gres import gpu_count, tasks
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def telling_environment(
 ) -> dict[str, str]:
     """The variables by which the ranks can tell the agent how they are."""
     return {
-        "SLURMKIT_PROGRESS": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "SLURMKIT_PROGRESS": rendezvous.place(host, port),
         "SLURMKIT_TOKEN": token,
         "SLURMKIT_STACKS": str(stacks),
         # A Python that dies by a fault, or is told to abort, then says where it was.
@@ -161,14 +161,10 @@ def start(
     return pid, stderr
 
 
-def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) -> None:
-    """Have the stacks of all ranks of the running step written, by a step of its own beside it.
-
-    Raises:
-        SlurmkitError: that step failed.
-    """
-    count = str(len(setting.attempt.nodes))
-    argv = [
+def on_every_node(setting: Setting, what: str) -> list[str]:
+    """The command line of a small step beside the job's own: one task on each node, of launch.pyz."""
+    count = len(setting.attempt.nodes)
+    return [
         "srun",
         "--overlap",
         "--mem=0",
@@ -177,11 +173,9 @@ def dump_stacks(setting: Setting, environ: Mapping[str, str], *, within: float) 
         "--ntasks-per-node=1",
         "--cpus-per-task=1",
         "--kill-on-bad-exit=0",
-        *parent(setting.paths, "stacks"),
+        "--output=none",
+        *parent(setting.paths, what),
     ]
-    environ = {name: value for name, value in environ.items() if name != HOSTFILE}
-    answer = process.run(argv, environment=environ, clock=setting.clock, timeout=within)
-    process.check("srun", answer)
 
 
 def parent(paths: RunPaths, *words: str, python: str = sys.executable) -> list[str]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PARTS = 6
 NEEDED_PARTS = 5
+IN_A_ROW = 4
+"""Parts, the last among them, that are slow without a break."""
 LEAST = 0.15
 SPREADS = 5.0
 NORMAL = 1.4826
@@ -89,7 +91,11 @@ def find_slow(samples: Mapping[int, Sample], known: Mapping[tuple[int | None, st
     if len(scores) < 2:
         return []
     limit = _limit([score.excess for score in scores.values()])
-    beyond = {rank for rank, score in scores.items() if score.excess > limit}
+    beyond = {
+        rank
+        for rank, score in scores.items()
+        if score.excess > limit and _last_slow_parts(score, GONE * limit) >= IN_A_ROW
+    }
     before = {rank for one in known.values() for rank in one.ranks}
     beyond |= {rank for rank in before & scores.keys() if scores[rank].excess > GONE * limit}
     nodes = _slow_nodes(scores, samples, beyond)
@@ -160,7 +166,7 @@ def _last_slow_parts(score: _Score, limit: float) -> int:
     for part in reversed(score.parts):
         if part is not None and part <= limit:
             break
-        count += 1
+        count += part is not None
     return count
 
 
