@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 EXTENDS: Final = "extends"
-CHECKED_ONLY: Final = ("parallel", "progress", "checkpoint", "retry")
+CHECKED_ONLY: Final = ("checkpoint", "retry")
 """Sections that are checked, and that nothing acts on yet."""
 
 _LONGEST_CHAIN: Final = 32
