@@ -17,13 +17,14 @@ from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
 from slurmkit.recovery import rendezvous, report
 from slurmkit.recovery.attempt import current_attempt
-from slurmkit.recovery.fitness import Fitness, check_nodes
+from slurmkit.recovery.fitness import check_nodes
 from slurmkit.recovery.placing import choose, place
 from slurmkit.recovery.rendezvous import choose_address
 from slurmkit.recovery.setting import Setting
 from slurmkit.recovery.start import StepEnd, rendezvous_port, run_step
 from slurmkit.recovery.watching import WATCHED
 from slurmkit.run import events
+from slurmkit.run.fitness import Fitness
 from slurmkit.run.paths import RunPaths
 
 if TYPE_CHECKING:

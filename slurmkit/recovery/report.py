@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.recovery.causes import Cause
     from slurmkit.recovery.exits import Others, RankExit
-    from slurmkit.recovery.fitness import Fitness
     from slurmkit.recovery.monitor import Finding
+    from slurmkit.run.fitness import Fitness
     from slurmkit.spec.model import JobSpec
 
 
