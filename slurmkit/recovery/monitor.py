@@ -280,7 +280,7 @@ class Monitor:
 
 
 def whole_parts(parts: Sequence[Mapping[int, Stretch]]) -> list[Mapping[int, Stretch]]:
-    """The parts, without what is in those with few steps: around a checkpoint, chance says more than the mean."""
+    """The parts, those with few steps empty: around a checkpoint, chance says more than the mean."""
     steps = [sum(one.steps for one in part.values()) for part in parts]
     least = median(steps) / 2
     return [part if count >= least else {} for part, count in zip(parts, steps, strict=True)]
