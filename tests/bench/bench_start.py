@@ -1,6 +1,6 @@
 """From the start of a step to the first line of every rank: slurmkit, bare srun and torchrun in turn.
 
-All in one allocation of a testbed, with 8 ranks on each of 2 nodes, one for each GPU, and the same program.
+All in one allocation of a testbed of 2 nodes, with the same program.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from slurmkit.testbed.testbed import Testbed
 
-NODES, PER_NODE = 2, 8
-RANKS = NODES * PER_NODE
+NODES, GPUS = 2, 8
+ROOMY = max(1, min(GPUS, (os.cpu_count() or 1) // NODES))
+"""So few ranks of a node that each has a core, as on a cluster: the budget is for these."""
 TORCHRUN = Path(__file__).parents[2] / ".venv-frameworks" / "bin" / "torchrun"
-SHAPE = (f"--nodes={NODES}", f"--ntasks-per-node={PER_NODE}", f"--gpus-per-node={PER_NODE}")
 
 FIRST_LINE = """\
 import time
@@ -48,52 +48,52 @@ with open(os.path.join(sys.argv[1], rank), "w") as file:
 
 @contextmanager
 def comparisons(directory: Path) -> Iterator[list[Comparison]]:
-    """Against bare srun and against torchrun."""
+    """Against bare srun with a core for each rank and with one for each GPU, and against torchrun."""
     program, moments = directory / "first.py", directory / "moments"
     program.write_text(FIRST_LINE)
     moments.mkdir()
+    command = [str(program), str(moments)]
     with ExitStack() as stack:
-        testbed = native.up(Options(nodes=NODES, gpus=f"a100:{PER_NODE}"), directory / "testbed")
+        testbed = native.up(Options(nodes=NODES, gpus=f"a100:{GPUS}"), directory / "testbed")
         stack.callback(native.down, testbed.root)
         job = allocate(testbed)
         clean, _ = strip(os.environ)
         environ = {**clean, **testbed.environment, "SLURM_JOB_ID": job}
-        command = [str(program), str(moments)]
 
-        def timed(name: str, argv: list[str], environment: Mapping[str, str]) -> Program:
-            return Program(name=name, argv=argv, environment=environment, moments=moments, expected=RANKS)
+        def timed(name: str, count: int, argv: list[str], environment: Mapping[str, str]) -> Program:
+            name = f"{name}, {count} ranks"
+            return Program(name=name, argv=argv, environment=environment, moments=moments, expected=count)
 
-        slurmkit = timed(
-            "slurmkit's step",
-            *as_the_agent(stack, directory / "runs" / "bench", job, environ, [sys.executable, *command]),
-        )
-        srun = timed("bare srun", ["srun", "--overlap", *SHAPE[:2], sys.executable, *command], environ)
-        found = [Comparison(ours=slurmkit, other=srun, budget=1.5, runs=15)]
+        def ours(per_node: int) -> Program:
+            root = directory / "runs" / f"bench-{per_node}"
+            started = as_the_agent(stack, root, job, environ, [sys.executable, *command], per_node=per_node)
+            return timed("slurmkit's step", NODES * per_node, *started)
+
+        def srun(per_node: int) -> Program:
+            return timed("bare srun", NODES * per_node, [*bare(per_node), sys.executable, *command], environ)
+
+        found = [
+            Comparison(ours=ours(ROOMY), other=srun(ROOMY), budget=1.5, runs=25),
+            Comparison(ours=ours(GPUS), other=srun(GPUS)),
+        ]
         if TORCHRUN.exists():
-            line = f'exec "$0" --nnodes={NODES} --nproc-per-node={PER_NODE} --node-rank="$SLURM_NODEID" "$@"'
+            line = f'exec "$0" --nnodes={NODES} --nproc-per-node={GPUS} --node-rank="$SLURM_NODEID" "$@"'
             meeting = ["--master-addr=n1", "--master-port=29400"]
-            argv = ["srun", "--overlap", f"--nodes={NODES}", f"--ntasks={NODES}", "--ntasks-per-node=1"]
-            torchrun = timed(
-                "torchrun", [*argv, "bash", "-c", line, str(TORCHRUN), *meeting, *command], environ
-            )
-            found.append(Comparison(ours=slurmkit, other=torchrun, budget=0.25, runs=5))
+            argv = [*bare(1), "bash", "-c", line, str(TORCHRUN), *meeting, *command]
+            other = timed("torchrun", NODES * GPUS, argv, environ)
+            found.append(Comparison(ours=found[1].ours, other=other, budget=0.25, runs=5))
         yield found
+
+
+def bare(per_node: int) -> list[str]:
+    """What a person would type for so many ranks on each node."""
+    return ["srun", "--overlap", f"--nodes={NODES}", f"--ntasks-per-node={per_node}"]
 
 
 def allocate(testbed: Testbed) -> str:
     """A job that holds all nodes until the testbed goes; its id."""
-    done = testbed.command(
-        [
-            "sbatch",
-            "--parsable",
-            *SHAPE,
-            "--cpus-per-task=1",
-            "--mem=0",
-            "--output=/dev/null",
-            "--wrap",
-            "sleep 3600",
-        ]
-    )
+    shape = [f"--nodes={NODES}", f"--ntasks-per-node={GPUS}", f"--gpus-per-node={GPUS}", "--mem=0"]
+    done = testbed.command(["sbatch", "--parsable", *shape, "--output=/dev/null", "--wrap", "sleep 3600"])
     job = done.stdout.strip()
     asked = ["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING"]
     if not wait_for(lambda: bool(testbed.command(asked).stdout.strip()), 60):
@@ -102,7 +102,7 @@ def allocate(testbed: Testbed) -> str:
 
 
 def as_the_agent(
-    stack: ExitStack, root: Path, job: str, environ: Mapping[str, str], command: list[str]
+    stack: ExitStack, root: Path, job: str, environ: Mapping[str, str], command: list[str], *, per_node: int
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the variables by which the agent starts a step."""
     paths = RunPaths(root)
@@ -116,8 +116,8 @@ def as_the_agent(
     spec = JobSpec(
         name="bench",
         command=tuple(command),
-        resources={"nodes": NODES, "gpus_per_node": PER_NODE, "cpus_per_task": 1},
-        launch=Launch(ntasks_per_node=PER_NODE, srun=("--overlap",)),
+        resources={"nodes": NODES, "gpus_per_node": GPUS, "cpus_per_task": 1},
+        launch=Launch(ntasks_per_node=per_node, srun=("--overlap",)),
     )
     port, claim = claim_port(int(job), 0, 0, ephemeral_range())
     stack.enter_context(claim)
