@@ -32,5 +32,6 @@ COMMANDS = (
     Command("show", "slurmkit.cli.show", "Afterwards", "Tell the story of a run: attempts, failures, logs."),
     Command("runs", "slurmkit.cli.runs", "Afterwards", "List runs, or delete those long over."),
     Command("fabric-check", "slurmkit.cli.fabric_check", "Clusters", "Name the slow node or network path."),
+    Command("doctor", "slurmkit.cli.doctor", "Clusters", "Say whether all is well here, or on nodes."),
     Command("testbed", "slurmkit.cli.testbed", "Clusters", "Start a private, real Slurm cluster here."),
 )

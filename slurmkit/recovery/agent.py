@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
-from slurmkit.recovery import rendezvous, report
+from slurmkit.recovery import report
 from slurmkit.recovery.attempt import current_attempt
 from slurmkit.recovery.fitness import check_nodes
 from slurmkit.recovery.placing import choose, place
@@ -138,8 +138,8 @@ def run_steps(setting: Setting) -> StepEnd:
         if setting.environ.get(name):
             report.say(f"{name}={setting.environ[name]} is the job's own and stays")
     address = rendezvous_address(setting, this.nodes[0])
-    fitness = check(setting, address) if spec.launch.check_nodes else Fitness()
-    if fitness.told_to_end:
+    fitness, told_to_end = check(setting, address) if spec.launch.check_nodes else (Fitness(), False)
+    if told_to_end:
         return StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
     placement = place(setting, choose(this.nodes, spec.spare_nodes, fitness.unfit), fitness.topology)
     if placement.nodes[0] != this.nodes[0]:
@@ -153,23 +153,24 @@ def run_steps(setting: Setting) -> StepEnd:
     return end
 
 
-def check(setting: Setting, address: str) -> Fitness:
-    """Check the nodes, and write down what was found."""
+def check(setting: Setting, address: str) -> tuple[Fitness, bool]:
+    """Check the nodes, and write down what was found; whether the job was told to end meanwhile."""
+    began = setting.clock.monotonic()
     port, claim = rendezvous_port(setting, 0)
     # Where the ranks meet somewhere else, that is for them to find out.
     is_own = bool(setting.environ.get("MASTER_ADDR"))
     with claim:
-        fitness = check_nodes(setting, None if is_own else rendezvous.place(address, port))
+        fitness, told_to_end = check_nodes(setting, None if is_own else (address, port))
     setting.note(
         "nodes-checked",
         nodes=list(setting.attempt.nodes),
         unfit=[{"node": node, "reasons": why} for node, why in fitness.unfit.items()],
         warnings=[{"node": node, "reasons": why} for node, why in fitness.warnings.items()],
-        seconds=fitness.seconds,
+        seconds=round(setting.clock.monotonic() - began, 3),
         reason=fitness.why_not,
     )
     report.nodes_checked(fitness)
-    return fitness
+    return fitness, told_to_end
 
 
 def rendezvous_address(setting: Setting, node: str) -> str:

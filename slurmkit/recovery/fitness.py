@@ -1,104 +1,237 @@
-"""Are the nodes fit to start on? One step checks them all at once; what it found is judged here."""
+"""Are the nodes fit to start on? One step checks them all at once, and is ended where it takes too long."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import secrets
+import select
 import signal
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.launch.environment import as_started
 from slurmkit.recovery import step
-from slurmkit.run.fitness import Fitness, judge, read_records
+from slurmkit.run.fitness import Fitness, judge, read_answers
 from slurmkit.spec.gres import gpu_count
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from slurmkit.recovery.setting import Setting
+    from slurmkit.slurm.clock import Clock
     from slurmkit.spec.model import JobSpec
 
 BESIDES = 3.0
 """Seconds that Slurm itself may take to start and end the step of the checks."""
+LOOK = 0.1
+WRITTEN = 16 << 20
+"""Bytes that are written where checkpoints go."""
 SHAPES = re.compile(
-    r"SLURM_(?:GPUS|GPUS_PER_\w+|GPU_BIND|GRES|NTASKS\w*|NPROCS|TRES_\w+|CPUS_PER_\w+|MEM_\w+|DISTRIBUTION|HOSTFILE|"
-    r"CPU_BIND\w*|TASKS_PER_NODE|EXCLUSIVE|EXACT|OVERCOMMIT)"
+    r"SLURM_(?:GPUS|GPUS_PER_\w+|GPU_BIND|GRES|NTASKS\w*|NPROCS|TRES_\w+|CPUS_PER_\w+|MEM_\w+|DISTRIBUTION|"
+    r"HOSTFILE|CPU_BIND\w*|TASKS_PER_NODE|EXCLUSIVE|EXACT|OVERCOMMIT)"
 )
 """Variables by which srun would shape this step as the job's own."""
 
 
-def check_nodes(setting: Setting, place: str | None) -> Fitness:
-    """Check all nodes of the allocation, within `[launch] check_time`; the ranks will meet at `place`.
+@dataclass(slots=True)
+class Heard:
+    """What came of the step that checks the nodes."""
 
-    All of `WATCHED` must be blocked; a signal that comes meanwhile is left waiting.
+    lines: list[tuple[float, str]] = field(default_factory=list)
+    """The nodes' lines, each with the time of its arrival."""
+    said: list[str] = field(default_factory=list)
+    """srun's own."""
+    is_late: bool = False
+    told_to_end: bool = False
+    """Whether SIGTERM came meanwhile; it is still to be received."""
+
+
+def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitness, bool]:
+    """Check all nodes of the allocation, within `[launch] check_time`; the ranks are to meet at `meeting`.
+
+    All of `WATCHED` must be blocked; a signal that comes meanwhile is left waiting. The second value says
+    whether one of them was SIGTERM, so that nothing is to be started any more.
     """
-    this, launch = setting.attempt, setting.spec.launch
-    within = float(parse_duration(launch.check_time))
-    folder = setting.paths.checks(this.name)
+    nodes = setting.attempt.nodes
+    within = float(parse_duration(setting.spec.launch.check_time))
+    folder = setting.paths.checks(setting.attempt.name)
     folder.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_hex(16)
+    wanted = requirements(setting.spec, setting.environ) | {
+        "token": token,
+        "seconds": within,
+        "output": str(folder),
+    }
+    if meeting is not None:
+        host, port = meeting
+        wanted["rendezvous"] = {
+            "host": host,
+            "port": port,
+            "first": nodes[0],
+            "peers": len(nodes) - 1,
+            "token": token,
+        }
     environ = {name: value for name, value in setting.environ.items() if not SHAPES.fullmatch(name)}
-    wanted = requirements(setting.spec, this.nodes, setting.environ, within)
-    wanted |= {"meeting": place, "output": str(folder)}
     environ |= {"SLURM_EXPORT_ENV": "ALL", "SLURMKIT_FITNESS": json.dumps(wanted)}
-    began = setting.clock.monotonic()
-    srun, stderr = step.start(
-        step.on_every_node(setting, "fitness"), setting.srun, as_started(environ), setting.mask
-    )
-    is_late, told_to_end = _await(setting, srun, within + BESIDES)
-    with os.fdopen(stderr, "rb") as file:
-        said = file.read().decode("utf-8", "replace").splitlines()
-    records = read_records(folder)
-    fitness = judge(this.nodes, records, said, within if is_late else None)
-    return Fitness(
-        unfit=fitness.unfit,
-        warnings=fitness.warnings,
-        topology=fitness.topology,
-        seconds=round(setting.clock.monotonic() - began, 3),
-        why_not=fitness.why_not,
-        told_to_end=told_to_end,
-    )
+    output, end = os.pipe()
+    try:
+        srun, stderr = step.start(
+            step.on_every_node(setting, "fitness"), setting.srun, environ, setting.mask, stdout=end
+        )
+    except BaseException:
+        os.close(output)
+        raise
+    finally:
+        os.close(end)
+    heard = listen(srun, output, stderr, within + BESIDES, setting.clock)
+    answers = read_answers(heard.lines, token)
+    return judge(nodes, answers, heard.said, within=within, is_late=heard.is_late), heard.told_to_end
 
 
-def requirements(
-    spec: JobSpec, nodes: Sequence[str], environ: Mapping[str, str], within: float
-) -> dict[str, Any]:
-    """What each node is to be asked for, as SLURMKIT_FITNESS has it."""
-    directories = {"scratch": environ.get("TMPDIR") or "/tmp"}  # noqa: S108 - where programs go without TMPDIR
+def requirements(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a node must have for this job, as SLURMKIT_FITNESS says it."""
+    memory = environ.get("SLURM_MEM_PER_NODE", "")
+    directories = []
     if spec.checkpoint is not None:
-        directories["checkpoints"] = os.path.abspath(spec.checkpoint.path)  # noqa: PTH100
-    per_node = environ.get("SLURM_MEM_PER_NODE", "")
+        path = str(Path(spec.checkpoint.path).absolute())
+        directories.append({"what": "the checkpoint directory", "path": path, "size": WRITTEN})
     return {
         "gpus": gpu_count(spec).per_node,
-        "memory": int(per_node) if per_node.isdigit() else None,
+        "memory": int(memory) if memory.isdigit() and int(memory) else None,
         "directories": directories,
         "programs": list(spec.launch.checks),
-        "first": nodes[0],
-        "others": len(nodes) - 1,
-        "within": within,
     }
 
 
-def _await(setting: Setting, srun: int, within: float) -> tuple[bool, bool]:
-    """Wait for srun's end, and end it where it is late or Slurm ends the job; which of the two it was."""
-    deadline = setting.clock.monotonic() + within
-    is_late = told_to_end = False
-    while True:
+def listen(srun: int, output: int, stderr: int, within: float, clock: Clock) -> Heard:
+    """Take down what the nodes and srun say until srun has ended; end it where it is late, or told to."""
+    heard = Heard()
+    rest = {output: b"", stderr: b""}
+    ready = select.poll()
+    for source in rest:
+        ready.register(source, select.POLLIN)
+    deadline = clock.monotonic() + within
+    ended = 0
+    while not ended:
+        for source, _ in ready.poll(LOOK * 1000):
+            data = os.read(source, 65536)
+            if not data:
+                ready.unregister(source)
+            *lines, rest[source] = (rest[source] + data).split(b"\n")
+            for line in (one.decode("utf-8", "replace") for one in lines):
+                if source == output:
+                    heard.lines.append((clock.now().timestamp(), line))
+                else:
+                    heard.said.append(line)
         ended, _ = os.waitpid(srun, os.WNOHANG)
-        if ended:
-            if told_to_end:
-                os.kill(os.getpid(), signal.SIGTERM)  # blocked: it waits for whoever asks next
-            return is_late, told_to_end
-        left = deadline - setting.clock.monotonic()
-        if left <= 0:
+        told = signal.SIGTERM in signal.sigpending()
+        if clock.monotonic() >= deadline or (told and not heard.told_to_end):
             # The first time srun is asked to kill the step; if it does not, it is killed itself.
-            os.kill(srun, signal.SIGKILL if is_late or told_to_end else signal.SIGTERM)
-            is_late = is_late or not told_to_end
-            deadline = setting.clock.monotonic() + BESIDES
-            continue
-        came = signal.sigtimedwait({signal.SIGCHLD, signal.SIGTERM}, left)
-        if came is not None and came.si_signo == signal.SIGTERM:
-            told_to_end = True
-            os.kill(srun, signal.SIGTERM)
-            deadline = setting.clock.monotonic() + BESIDES
+            is_asked = heard.is_late or heard.told_to_end
+            heard.told_to_end, heard.is_late = told, heard.is_late or not told
+            deadline = clock.monotonic() + BESIDES
+            if not ended:
+                os.kill(srun, signal.SIGKILL if is_asked else signal.SIGTERM)
+    _read_rest(output, stderr, rest, heard, clock)
+    return heard
+
+
+def _read_rest(output: int, stderr: int, rest: dict[int, bytes], heard: Heard, clock: Clock) -> None:
+    """What stands in the pipes when srun has ended; the nodes' clocks are told by lines that came before."""
+    for source in (output, stderr):
+        os.set_blocking(source, False)
+        with os.fdopen(source, "rb") as file:
+            lines = (rest[source] + (file.read() or b"")).decode("utf-8", "replace").splitlines()
+        if source == output:
+            heard.lines += [(clock.now().timestamp(), line) for line in lines]
+        else:
+            heard.said += lines
+
+
+class Check:
+    """The srun of a check, and the lines that have come from it."""
+
+    def __init__(
+        self, argv: list[str], program: str, environ: Mapping[str, str], mask: Iterable[int], clock: Clock
+    ) -> None:
+        self.out: list[Line] = []
+        self.err: list[Line] = []
+        self.is_interrupted = False
+        self._clock = clock
+        self._open: dict[int, tuple[list[Line], bytearray]] = {}
+        ends = []
+        try:
+            for lines in (self.out, self.err):
+                reading, writing = os.pipe()
+                ends.append(writing)
+                self._open[reading] = lines, bytearray()
+            self._pid = os.posix_spawn(
+                program,
+                argv,
+                environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, ends[0], 1),
+                    (os.POSIX_SPAWN_DUP2, ends[1], 2),
+                ],
+                setpgroup=0,
+                setsigmask=mask,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except OSError:
+            self._close()
+            raise
+        finally:
+            for end in ends:
+                os.close(end)
+
+    def attend(self, is_answered: Callable[[], bool], until: float) -> None:
+        """Read until srun has ended, at most until then; end it where it is late."""
+        try:
+            while self._open and self._clock.monotonic() < until:
+                if signal.SIGTERM in signal.sigpending():
+                    self.is_interrupted = True
+                    break
+                if self._read(until) and is_answered():
+                    until = min(until, self._clock.monotonic() + LINGER)
+            self._end()
+        finally:
+            self._close()
+
+    def _end(self) -> None:
+        """Have srun kill what still runs; where even that takes long, leave it to itself."""
+        if self._open:
+            os.kill(self._pid, signal.SIGTERM)
+            until = self._clock.monotonic() + LINGER
+            while self._open and self._clock.monotonic() < until:
+                self._read(until)
+        if self._open:
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+    def _read(self, until: float) -> bool:
+        """Take what comes within the next moment; whether a line did."""
+        wait = max(0.0, min(LOOK, until - self._clock.monotonic()))
+        ready, _, _ = select.select(list(self._open), [], [], wait)
+        count = len(self.out)
+        for end in ready:
+            lines, rest = self._open[end]
+            data = os.read(end, 1 << 16)
+            if not data:
+                del self._open[end]
+                os.close(end)
+                continue
+            rest += data
+            now = self._clock.now().timestamp()
+            *whole, last = bytes(rest).split(b"\n")
+            lines += [Line(line.decode("utf-8", "replace"), now) for line in whole]
+            rest[:] = last
+        return len(self.out) > count
+
+    def _close(self) -> None:
+        for end in self._open:
+            os.close(end)
+        self._open.clear()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slurmkit.recovery.setting import Setting
     from slurmkit.run.paths import RunPaths
     from slurmkit.spec.model import JobSpec
-STDERR = 2
+STDOUT, STDERR = 1, 2
 
 
 def srun_command(
@@ -132,7 +132,12 @@ def who_is_signalled(cgroups: Path = Path("/proc/self/cgroup")) -> str:
 
 
 def start(
-    argv: list[str], program_path: str, environ: Mapping[str, str], mask: Iterable[int]
+    argv: list[str],
+    program_path: str,
+    environ: Mapping[str, str],
+    mask: Iterable[int],
+    *,
+    stdout: int = STDOUT,
 ) -> tuple[int, int]:
     """Start srun in a process group of its own, with no input; its pid, and what its stderr is read from.
 
@@ -147,6 +152,7 @@ def start(
             environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, stdout, STDOUT),
                 (os.POSIX_SPAWN_DUP2, end, STDERR),
             ],
             setpgroup=0,
@@ -173,7 +179,6 @@ def on_every_node(setting: Setting, what: str) -> list[str]:
         "--ntasks-per-node=1",
         "--cpus-per-task=1",
         "--kill-on-bad-exit=0",
-        "--output=none",
         *parent(setting.paths, what),
     ]
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+SKEW_WARNED, SKEW_UNFIT = 1.0, 60.0
+"""Seconds that a node's clock may differ from the first node's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,44 +23,63 @@ class Fitness:
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     topology: Mapping[str, str] = field(default_factory=dict)
     """Each node's SLURM_TOPOLOGY_ADDR."""
-    seconds: float = 0.0
     why_not: str | None = None
     """Why nothing could be checked, where that is so: no fault of any node."""
-    told_to_end: bool = False
-    """Whether SIGTERM came meanwhile; it is still to be received."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the nodes said, by name: how far each clock is ahead of this host's, and each record."""
+
+    ahead: Mapping[str, float] = field(default_factory=dict)
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def read_answers(lines: Iterable[tuple[float, str]], token: str) -> Answers:
+    """The nodes' lines, each with the time of its arrival; what is not of this check is passed over."""
+    ahead: dict[str, float] = {}
+    records: dict[str, Mapping[str, Any]] = {}
+    for arrived, line in lines:
+        try:
+            told = json.loads(line)
+            if told["token"] != token:
+                continue
+            if "hello" in told:
+                ahead[str(told["node"])] = float(told["hello"]) - arrived
+            else:
+                records[str(told["node"])] = told
+        except (ValueError, TypeError, KeyError):
+            continue
+    return Answers(ahead=ahead, records=records)
 
 
 def judge(
-    nodes: Iterable[str], records: Mapping[str, Mapping[str, Any]], said: Sequence[str], late: float | None
+    nodes: Sequence[str], answers: Answers, said: Sequence[str], *, within: float, is_late: bool = False
 ) -> Fitness:
-    """Which nodes are unfit. `said` is srun's stderr; `late`: the seconds after which the step was ended.
+    """Which nodes are unfit. `said` is srun's stderr; `is_late`: the check was ended after `within` seconds.
 
     Where not one node has answered, it is the check that failed, not they.
     """
-    nodes = list(nodes)
+    records = answers.records
     if not any(node in records for node in nodes):
-        last = next((line for line in reversed(said) if line.strip()), "")
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
         return Fitness(
-            why_not=last or (f"no node answered within {late:g} s" if late else "no node answered")
+            why_not=f"no node answered within {within:g} s" if is_late else last or "no node answered"
         )
-    unfit: dict[str, tuple[str, ...]] = {}
+    problems: dict[str, list[str]] = {node: [] for node in nodes}
+    warnings: dict[str, list[str]] = {node: [] for node in nodes}
     for node in nodes:
-        if node in records:
-            problems = tuple(map(str, records[node].get("problems") or ()))
-        else:
-            named = [
-                line.strip() for line in said if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", line)
-            ]
-            problems = tuple(named[-1:]) or (f"no answer within {late:g} s" if late else "no answer",)
-        if problems:
-            unfit[node] = problems
+        if node not in records:
+            named = [line.strip() for line in said if _names(line, node)]
+            problems[node] += named[-1:] or [f"no answer within {within:g} s" if is_late else "no answer"]
+            continue
+        problems[node] += map(str, records[node].get("problems") or ())
+        warnings[node] += map(str, records[node].get("warnings") or ())
+    _judge_meeting(nodes, records, problems)
+    _judge_clocks(nodes, answers.ahead, problems, warnings)
     return Fitness(
-        unfit=unfit,
-        warnings={
-            node: tuple(map(str, records[node]["warnings"]))
-            for node in nodes
-            if node in records and records[node].get("warnings")
-        },
+        unfit={node: tuple(found) for node, found in problems.items() if found},
+        warnings={node: tuple(found) for node, found in warnings.items() if found},
         topology={
             node: str(records[node]["topology"])
             for node in nodes
@@ -67,13 +88,41 @@ def judge(
     )
 
 
-def read_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the nodes wrote, by name; what is no record is passed over."""
-    records = {}
-    for path in folder.glob("*.json"):
-        try:
-            record = json.loads(path.read_bytes())
-            records[str(record["node"])] = record
-        except (OSError, ValueError, KeyError, TypeError):
+def _names(line: str, node: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", line) is not None
+
+
+def _judge_meeting(
+    nodes: Sequence[str], records: Mapping[str, Mapping[str, Any]], problems: dict[str, list[str]]
+) -> None:
+    """That all of several nodes cannot reach the first one is its fault; else it is theirs who cannot."""
+    first, *others = [node for node in nodes if node in records]
+    unreached = {
+        node: str(records[node]["facts"]["unreached"])
+        for node in others
+        if "unreached" in (records[node].get("facts") or {})
+    }
+    if first != nodes[0]:
+        return  # whom they could not reach has not answered itself, and is unfit for that
+    if len(others) > 1 and len(unreached) == len(others):
+        problems[first].append(f"no other node reaches it at {unreached[others[0]]}")
+        return
+    for node, why in unreached.items():
+        problems[node].append(f"does not reach {first} at {why}")
+
+
+def _judge_clocks(
+    nodes: Sequence[str],
+    ahead: Mapping[str, float],
+    problems: dict[str, list[str]],
+    warnings: dict[str, list[str]],
+) -> None:
+    """Clocks beside the first node's. What a line took to arrive is in it, so that fractions tell nothing."""
+    first = nodes[0]
+    for node in nodes[1:]:
+        if node not in ahead or first not in ahead:
             continue
-    return records
+        skew = ahead[node] - ahead[first]
+        if abs(skew) > SKEW_WARNED:
+            text = f"its clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} that of {first}"
+            (problems if abs(skew) > SKEW_UNFIT else warnings)[node].append(text)
