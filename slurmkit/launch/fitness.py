@@ -48,7 +48,7 @@ def main(_argv: list[str]) -> None:
         **told,
         "problems": found.problems,
         "warnings": [*found.warnings, *([listener.problem] if listener.problem else [])],
-        "facts": found.facts,
+        "facts": {**found.facts, **({"port_taken": True} if listener.problem else {})},
         "topology": environ.get("SLURM_TOPOLOGY_ADDR"),
         "time": time.time(),
         "seconds": round(time.monotonic() - began, 3),
