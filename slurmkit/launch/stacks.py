@@ -104,7 +104,7 @@ def _foremost(candidates: list[Process]) -> Process:
         key=lambda one: (
             # What a rank has forked has its open files, too, and is below it.
             one.answers_in is None,
-            "RANK" not in one.environ,
+            not one.environ.get("RANK"),
             not one.is_python,
             depth[one.pid],
             one.pid,

@@ -91,7 +91,7 @@ class LogPattern:
         """
         if self.pattern is None:
             return []
-        if now >= self._next_look:
+        if now >= self._next_look or not self._tails:
             self._next_look = now + LOOK_AGAIN
             for rank, path in self._found():
                 self._tails.setdefault(rank, Tail(path, 0))
@@ -108,6 +108,10 @@ class LogPattern:
                 self.pattern = None
                 raise
         return found
+
+    def look_again(self) -> None:
+        """Have the next reading look for new logs."""
+        self._next_look = 0.0
 
     def _found(self) -> Iterator[tuple[int, Path]]:
         for path in self._logs.glob("rank-*.out"):

@@ -105,9 +105,11 @@ class Monitor:
     _slow: dict[tuple[int | None, str], Slow] = field(init=False, default_factory=dict)
     _judged: int = field(init=False, default=0)
     _written: float = field(init=False, default=0.0)
+    _last: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._socket = open_socket()
+        self._last = self.now
         hang_after = self.progress.hang_after if self.progress else None
         given = parse_duration(hang_after) if hang_after else None
         self._hang = HangWatch(self.now, given)
@@ -142,6 +144,7 @@ class Monitor:
 
     def receive(self, now: float) -> list[RankNotice]:
         """Take what has arrived; returns what the ranks' parents said."""
+        self._last = now
         notices: list[RankNotice] = []
         for _ in range(AT_ONCE):
             try:
@@ -156,6 +159,7 @@ class Monitor:
 
     def tick(self, now: float) -> list[Finding]:
         """Look at the logs, judge, and write progress.json; returns what has not been said before."""
+        self._last = now
         self._read_logs(now)
         findings: list[Finding] = []
         if bucket_of(now) != self._judged:
@@ -182,8 +186,14 @@ class Monitor:
         return now - self._hang.last <= max(60.0, 3 * (self._hang.step_seconds or 0.0))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; progress.json says how far the step came at last."""
+        if self._socket.fileno() < 0:
+            return
         self._socket.close()
+        if self._pattern is not None:
+            self._pattern.look_again()
+        self._read_logs(self._last)
+        self._write(self._last)
 
     def _take(self, data: bytes, now: float, notices: list[RankNotice]) -> None:
         fields = json.loads(data)

@@ -69,8 +69,10 @@ def test_what_an_earlier_step_start_has_written_does_not_count(tmp_path: Path) -
 def test_new_logs_are_found_after_a_while(tmp_path: Path) -> None:
     reader = LogPattern(PATTERN, tmp_path)
     assert steps(reader, 1.0) == []
+    append(tmp_path, 0, b"step=4\n")
+    assert steps(reader, 2.0) == [(0, 4)]
     append(tmp_path, 3, b"step=4\n")
-    assert steps(reader, 2.0) == []
+    assert steps(reader, 3.0) == []
     assert steps(reader, 12.0) == [(3, 4)]
 
 
