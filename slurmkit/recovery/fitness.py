@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.recovery import step
 from slurmkit.run.fitness import Fitness, judge, read_answers
+from slurmkit.slurm.environment import strip
 from slurmkit.spec.gres import gpu_count
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurmkit.recovery.setting import Setting
     from slurmkit.slurm.clock import Clock
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
 BESIDES = 3.0
 """Seconds that Slurm itself may take to start and end the step of the checks."""
 LOOK = 0.1
-WRITTEN = 16 << 20
-"""Bytes that are written where checkpoints go."""
+WRITTEN, ALL_WRITE, LEAST_WRITTEN = 16 << 20, 256 << 20, 64 << 10
+"""Bytes that a node writes where checkpoints go: all of them together write no flood, but each a little."""
 SHAPES = re.compile(
     r"SLURM_(?:GPUS|GPUS_PER_\w+|GPU_BIND|GRES|NTASKS\w*|NPROCS|TRES_\w+|CPUS_PER_\w+|MEM_\w+|DISTRIBUTION|"
     r"HOSTFILE|CPU_BIND\w*|TASKS_PER_NODE|EXCLUSIVE|EXACT|OVERCOMMIT)"
 )
-"""Variables by which srun would shape this step as the job's own."""
+"""Variables by which srun would shape a step beside the job's own as that one."""
+LINGER = 0.5
+"""Seconds that srun may take to end once every node has answered."""
+CONDUCT = ("--job-name=slurmkit-check", "--no-kill", "--mpi=none", "--cpu-bind=none", "--disable-status")
 
 
 @dataclass(slots=True)
@@ -74,30 +78,51 @@ def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitn
             "peers": len(nodes) - 1,
             "token": token,
         }
-    environ = {name: value for name, value in setting.environ.items() if not SHAPES.fullmatch(name)}
-    environ |= {"SLURM_EXPORT_ENV": "ALL", "SLURMKIT_FITNESS": json.dumps(wanted)}
+    # Nothing by which srun would shape this step as the job's own, or as the user likes it.
+    environ, _ = strip(setting.environ, keep=("SLURM_JOB_ID",))
+    environ |= {"SLURMKIT_FITNESS": json.dumps(wanted)}
+    program, *words = step.on_every_node(setting, "fitness")
+    argv = [program, *CONDUCT, *gpu_options(setting.spec), *words]
     output, end = os.pipe()
     try:
-        srun, stderr = step.start(
-            step.on_every_node(setting, "fitness"), setting.srun, environ, setting.mask, stdout=end
-        )
+        srun, stderr = step.start(argv, setting.srun, environ, setting.mask, stdout=end)
     except BaseException:
         os.close(output)
         raise
     finally:
         os.close(end)
-    heard = listen(srun, output, stderr, within + BESIDES, setting.clock)
+
+    def are_all_in(lines: Sequence[tuple[float, str]]) -> bool:
+        # Two lines from each, at least: most of the time there is nothing to read yet.
+        return len(lines) >= 2 * len(nodes) and len(read_answers(lines, token).records) >= len(nodes)
+
+    heard = listen(srun, output, stderr, within + BESIDES, setting.clock, are_all_in=are_all_in)
     answers = read_answers(heard.lines, token)
     return judge(nodes, answers, heard.said, within=within, is_late=heard.is_late), heard.told_to_end
+
+
+def gpu_options(spec: JobSpec) -> list[str]:
+    """What gives the one task on each node all of the job's GPUs there.
+
+    By `gpus_per_node` and `gres` Slurm does so unasked; by `gpus_per_task` it gives one task's share. Where
+    it spreads the GPUs over nodes as it likes, a step of one task on each can have no more than one.
+    """
+    count = gpu_count(spec)
+    if not count or any(spec.resources.get(name) is not None for name in ("gpus_per_node", "gres")):
+        return []
+    return [f"--gres=gpu:{count.per_node or 1}"]
 
 
 def requirements(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
     """What a node must have for this job, as SLURMKIT_FITNESS says it."""
     memory = environ.get("SLURM_MEM_PER_NODE", "")
     directories = []
-    if spec.checkpoint is not None:
+    # Inside a container a path may be another one.
+    if spec.checkpoint is not None and spec.container is None:
         path = str(Path(spec.checkpoint.path).absolute())
-        directories.append({"what": "the checkpoint directory", "path": path, "size": WRITTEN})
+        share = ALL_WRITE // int(environ.get("SLURM_JOB_NUM_NODES") or 1)
+        size = max(LEAST_WRITTEN, min(WRITTEN, share))
+        directories.append({"what": "the checkpoint directory", "path": path, "size": size})
     return {
         "gpus": gpu_count(spec).per_node,
         "memory": int(memory) if memory.isdigit() and int(memory) else None,
@@ -106,8 +131,19 @@ def requirements(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def listen(srun: int, output: int, stderr: int, within: float, clock: Clock) -> Heard:
-    """Take down what the nodes and srun say until srun has ended; end it where it is late, or told to."""
+def listen(
+    srun: int,
+    output: int,
+    stderr: int,
+    within: float,
+    clock: Clock,
+    *,
+    are_all_in: Callable[[Sequence[tuple[float, str]]], bool] = lambda _: False,
+) -> Heard:
+    """Take down what the nodes and srun say until srun has ended; end it where it is late, or told to.
+
+    Once `are_all_in` says that no further line is awaited, little more time is left to srun.
+    """
     heard = Heard()
     rest = {output: b"", stderr: b""}
     ready = select.poll()
@@ -115,17 +151,22 @@ def listen(srun: int, output: int, stderr: int, within: float, clock: Clock) -> 
         ready.register(source, select.POLLIN)
     deadline = clock.monotonic() + within
     ended = 0
+    closed = 0
     while not ended:
-        for source, _ in ready.poll(LOOK * 1000):
+        # With both pipes closed srun is about to end, and the job's first step waits for that.
+        for source, _ in ready.poll(LOOK * 1000 if closed < len(rest) else 1):
             data = os.read(source, 65536)
             if not data:
                 ready.unregister(source)
+                closed += 1
             *lines, rest[source] = (rest[source] + data).split(b"\n")
             for line in (one.decode("utf-8", "replace") for one in lines):
                 if source == output:
                     heard.lines.append((clock.now().timestamp(), line))
                 else:
                     heard.said.append(line)
+            if source == output and are_all_in(heard.lines):
+                deadline = min(deadline, clock.monotonic() + LINGER)
         ended, _ = os.waitpid(srun, os.WNOHANG)
         told = signal.SIGTERM in signal.sigpending()
         if clock.monotonic() >= deadline or (told and not heard.told_to_end):

@@ -104,6 +104,8 @@ def _judge_meeting(
     }
     if first != nodes[0]:
         return  # whom they could not reach has not answered itself, and is unfit for that
+    if (records[first].get("facts") or {}).get("port_taken"):
+        return  # another program has that port, which is warned of: another port will do
     if len(others) > 1 and len(unreached) == len(others):
         problems[first].append(f"no other node reaches it at {unreached[others[0]]}")
         return
