@@ -107,8 +107,8 @@ def test_a_step_without_progress_leaves_all_stacks_and_ends_as_hung(site: Site) 
     stacks = sorted((ranks.directory(site, run) / "stacks").glob("*/0/rank-*.txt"))
     assert [path.name for path in stacks] == [f"rank-{rank:05d}.txt" for rank in range(4)]
     assert ["in waits_for_ever" in path.read_text() for path in stacks] == [True] * 4
-    (file,) = (ranks.directory(site, run) / "logs").glob("*/progress.json")
-    assert '"hung":true' in file.read_text()
+    (told,) = (ranks.directory(site, run) / "logs").glob("*/progress.json")
+    assert '"hung":true' in told.read_text()
     assert site.state(run) == "failed"
 
 

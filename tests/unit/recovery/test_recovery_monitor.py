@@ -252,6 +252,7 @@ def test_a_rank_that_is_a_fifth_slower_is_found_within_a_minute(
 
 
 def silence(monitor: Monitor, start: float, seconds: int) -> list[tuple[float, Hung]]:
+    monitor.interval = 1e9  # findings are written all the same
     found = []
     for second in range(1, seconds):
         found += [(start + second, one) for one in monitor.tick(start + second) if isinstance(one, Hung)]
@@ -311,7 +312,10 @@ def test_a_log_that_repeats_the_same_step_is_no_progress(tmp_path: Path) -> None
     assert len(found) == 1
 
 
-def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pattern_that_takes_for_ever_is_given_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurmkit.recovery.log_pattern.MATCHING", 0.05)
     monitor = open_monitor(tmp_path, progress=Progress(pattern=r"(a+)+$"))
     for second in range(1, 6):
         with (tmp_path / "rank-00000.out").open("a") as log:
