@@ -29,7 +29,7 @@ test-frameworks: requirements frameworks  ## the ranks of PyTorch, Lightning and
 	.venv-frameworks/bin/python -m pytest -m framework tests/framework $(PYTEST)
 
 .PHONY: frameworks
-frameworks:
+frameworks:  ## .venv-frameworks: slurmkit with PyTorch, Lightning and JAX
 	@bash .ci/frameworks
 
 .PHONY: test-long

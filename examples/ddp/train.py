@@ -43,7 +43,7 @@ def save(path, model, optimizer, step):
     """All ranks write their parts; last comes `.metadata`, which says that the checkpoint is whole."""
     weights, state = get_state_dict(model, optimizer)
     whole = {"model": weights, "optimizer": state, "step": step}
-    checkpoint.save(whole, storage_writer=checkpoint.FileSystemWriter(path, overwrite=True))
+    checkpoint.save(whole, checkpoint_id=path)
 
 
 def load(path, model, optimizer):
