@@ -105,14 +105,17 @@ class Mesh:
         ]
 
     def groups(self, axis: str) -> list[list[int]]:
-        """All groups of an axis, by their first rank: every rank is in one of them."""
-        seen: set[int] = set()
-        found = []
-        for rank in range(self.world_size):
-            if rank not in seen:
-                found.append(self.group(axis, rank))
-                seen.update(found[-1])
-        return found
+        """All groups of an axis, by their rank of coordinate 0: every rank is in one of them."""
+        if axis != "expert":
+            stride = self._strides()[axis]
+            span = stride * self.sizes[axis]
+            return [
+                list(range(first, start + span, stride))
+                for start in range(0, self.world_size, span)
+                for first in range(start, start + stride)
+            ]
+        starts = (rank for rank in range(self.world_size) if not self.coordinates(rank)[axis])
+        return [self.group(axis, rank) for rank in starts]
 
     def _strides(self) -> dict[str, int]:
         strides, stride = {}, 1
@@ -155,4 +158,6 @@ def variables(text: str, rank: int) -> str:
 
 def crossing(mesh: Mesh, axis: str, node_of_rank: Sequence[object]) -> list[list[int]]:
     """The groups of an axis whose ranks are on more than one node."""
+    if mesh.sizes[axis] == 1:
+        return []
     return [group for group in mesh.groups(axis) if len({node_of_rank[rank] for rank in group}) > 1]

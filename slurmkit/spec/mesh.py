@@ -26,6 +26,10 @@ COST: Final = (
 )
 SIZED: Final = ("pipeline", "context", "tensor")
 """Axes whose size is the user's choice, the cheapest to change first."""
+LARGEST: Final = 2**17
+"""Ranks of a world that are looked at one by one; of a larger one the layout is left open."""
+LARGEST_SIZE: Final = 4096
+"""Of the sizes that an error names as fitting."""
 _DISTRIBUTION: Final = re.compile(r"(?:--distribution=|-m=?)(?P<method>.+)")
 
 
@@ -76,7 +80,7 @@ def world_size(spec: JobSpec) -> int | None:
 def node_of_rank(spec: JobSpec, size: int) -> list[int] | None:
     """The node of every rank as Slurm will place it; None where the job file leaves that open."""
     nodes, per_node = node_count(spec.resources), _ranks_per_node(spec)
-    if nodes is None or per_node is None or per_node * nodes != size:
+    if nodes is None or per_node is None or per_node * nodes != size or size > LARGEST:
         return None
     method = distribution(spec)
     if method == "cyclic":
@@ -205,7 +209,7 @@ def _whatever_the_nodes(spec: JobSpec, parallel: Parallel) -> Iterator[Problem]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [value for value in range(1, number + 1) if number % value == 0]
+    return [value for value in range(1, min(number, LARGEST_SIZE) + 1) if number % value == 0]
 
 
 def _choice(values: Sequence[int]) -> str:

@@ -139,6 +139,13 @@ def test_what_the_job_file_leaves_open_is_left_to_the_launch(tmp_path: Path) -> 
     assert loaded(tmp_path, "tensor = 8\npipeline = 3", resources).spec.parallel is not None
 
 
+def test_a_world_that_no_machine_has_is_checked_by_its_numbers_alone(tmp_path: Path) -> None:
+    resources = "nodes = 1000000000\nntasks_per_node = 1000000007"
+    assert loaded(tmp_path, "tensor = 8", resources.replace("7", "8")).spec.parallel is not None
+    with pytest.raises(JobFileError, match="tensor 3 does not divide"):
+        loaded(tmp_path, "tensor = 3", resources)
+
+
 def test_data_is_what_is_left() -> None:
     assert mesh_of(Parallel(tensor=4, pipeline=2), 32) == Mesh({"tensor": 4, "pipeline": 2, "data": 4})
 
