@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.launch.files import write_atomically
-from slurmkit.launch.fitness_found import Found
+from slurmkit.launch.fitness_found import Found, in_seconds
 from slurmkit.launch.fitness_gpus import check_gpus
 from slurmkit.launch.fitness_meeting import Listener, check_rendezvous
 from slurmkit.launch.fitness_programs import check_program
@@ -122,7 +122,7 @@ def run_all(made: Mapping[str, Callable[[float], Found]], until: float) -> Found
     for name in made:
         answer = answers.get(name)
         if answer is None:
-            problems.append("%s did not answer within %.0f s" % (name, until - began))
+            problems.append("%s did not answer within %s" % (name, in_seconds(until - began)))
             continue
         problems += answer.problems
         warnings += answer.warnings

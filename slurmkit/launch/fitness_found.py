@@ -24,6 +24,11 @@ def one_line(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
+def in_seconds(seconds: float) -> str:
+    """A time limit as people write it."""
+    return "%.0f s" % seconds if seconds >= 1 else "%.1f s" % seconds
+
+
 def amount(count: int) -> str:
     """Bytes as people write them: 64 MiB."""
     power = min(max(count.bit_length() - 1, 0) // 10, 4)

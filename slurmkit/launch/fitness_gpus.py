@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.devices import visible
-from slurmkit.launch.fitness_found import Found
+from slurmkit.launch.fitness_found import Found, in_seconds
 from slurmkit.launch.fitness_programs import last_line, run
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def ask(program: str, environ: Mapping[str, str], within: float) -> list[Gpu]:
         argv = [program, "--query-gpu=" + fields, "--format=csv,noheader,nounits"]
         ran = run(argv, environ, max(0.1, until - time.monotonic()))
         if ran.code is None:
-            raise ValueError("did not answer within %.0f s" % within)
+            raise ValueError("did not answer within %s" % in_seconds(within))
         if ran.code == 0:
             return parse(ran.text)
         text = ran.text

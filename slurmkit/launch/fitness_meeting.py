@@ -100,4 +100,6 @@ class Listener:
         if self._sockets:
             self._missing.wait(max(0.0, until - time.monotonic()))
         for one in self._sockets:
+            # Closed alone it would listen for as long as a thread waits in accept.
+            one.shutdown(socket.SHUT_RDWR)
             one.close()

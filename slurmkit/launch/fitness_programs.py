@@ -6,9 +6,10 @@ import os
 import shlex
 import shutil
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.launch.fitness_found import Found, one_line
+from slurmkit.launch.fitness_found import Found, in_seconds, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,14 +24,14 @@ class Ran(NamedTuple):
 
 def check_program(command: str, environ: Mapping[str, str], within: float) -> Found:
     """A site's own check: any exit code but 0 makes the node unfit, for the reason of its last line."""
-    # A path may hold blanks; what is no file is a command with arguments.
-    argv = [command] if os.path.exists(command) else shlex.split(command)
     try:
+        # A path may hold blanks; what is no file is a command with arguments.
+        argv = [command] if os.path.exists(command) else shlex.split(command)
         ran = run(argv, environ, within)
-    except OSError as error:
-        return Found(["%s cannot be run: %s" % (command, error.strerror)])
+    except (OSError, ValueError) as error:
+        return Found(["%s cannot be run: %s" % (command, getattr(error, "strerror", None) or error)])
     if ran.code is None:
-        return Found(["%s did not answer within %.0f s" % (command, within)])
+        return Found(["%s did not answer within %s" % (command, in_seconds(within))])
     if ran.code == 0:
         return Found()
     how = "exit code %d" % ran.code if ran.code > 0 else "signal %d" % -ran.code
@@ -60,8 +61,10 @@ def run(argv: list[str], environ: Mapping[str, str], within: float) -> Ran:
         out, _ = process.communicate(timeout=within)
         return Ran(process.returncode, out.decode("utf-8", "replace"))
     except subprocess.TimeoutExpired:
-        # Not waited for: what hangs in the kernel does not end.
         os.killpg(process.pid, signal.SIGKILL)
+        # What hangs in the kernel does not end even so.
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=0.1)
         return Ran(None, "")
 
 

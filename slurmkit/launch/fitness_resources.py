@@ -20,7 +20,7 @@ def check_directory(what: str, path: str, size: int, *, must_exist: bool = False
     while not must_exist and not os.path.lexists(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
     where = "%s %s" % (what, path) if place == os.path.abspath(path) else "%s %s, in %s" % (what, path, place)
-    file = os.path.join(place, ".slurmkit-check-%s-%d" % (os.uname().nodename, os.getpid()))
+    file = os.path.join(place, ".slurmkit-check-%s-%x" % (os.uname().nodename, _number()))
     try:
         status = os.statvfs(place)
         written, seconds = write(file, size)
@@ -33,6 +33,11 @@ def check_directory(what: str, path: str, size: int, *, must_exist: bool = False
     speed = written / max(seconds, 1e-6)
     slow = [] if speed >= SLOW else ["%s is slow: %.1f MB/s" % (where, speed / 1e6)]
     return Found(warnings=slow, facts=facts)
+
+
+def _number() -> int:
+    """One for each check that is made, on this host and on others that have its name."""
+    return int.from_bytes(os.urandom(8), "big")
 
 
 def write(file: str, size: int) -> tuple[int, float]:
