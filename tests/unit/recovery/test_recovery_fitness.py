@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from slurmkit.recovery.fitness import SHAPES, WRITTEN, requirements
+from slurmkit.recovery.fitness import LEAST_WRITTEN, SHAPES, WRITTEN, gpu_options, requirements
 from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
-from slurmkit.spec.model import Checkpoint, JobSpec, Launch
+from slurmkit.spec.model import Checkpoint, Container, JobSpec, Launch
 
 Record = dict[str, Any]
 FIT: Record = {"problems": [], "warnings": [], "facts": {}, "topology": None}
@@ -154,6 +154,12 @@ def test_a_clock_is_judged_beside_the_first_nodes(skew: float, unfit: str | None
     assert found.warnings == ({"n10": (warned,)} if warned else {})
 
 
+def test_a_first_node_whose_port_is_taken_is_nobodys_fault() -> None:
+    taken = {**FIT, "warnings": ["the port is taken"], "facts": {"port_taken": True}}
+    found = verdict({"n1": taken, "n2": unreached(), "n3": unreached()}, nodes=THREE)
+    assert found == Fitness(warnings={"n1": ("the port is taken",)})
+
+
 def test_without_both_clocks_nothing_is_said_of_them() -> None:
     assert verdict({"n1": FIT, "n10": FIT}, ahead={"n10": 3600.0}) == Fitness()
 
@@ -215,6 +221,33 @@ def test_the_directory_of_the_checkpoints_is_written_to(tmp_path: Path) -> None:
     assert found == {"what": "the checkpoint directory", "path": path, "size": WRITTEN}
 
 
+@pytest.mark.parametrize(("nodes", "size"), [("16", WRITTEN), ("64", 4 << 20), ("100000", LEAST_WRITTEN)])
+def test_many_nodes_write_less_each_but_never_nothing(nodes: str, size: int) -> None:
+    (found,) = asked({"SLURM_JOB_NUM_NODES": nodes}, checkpoint=Checkpoint(path="/c"))["directories"]
+    assert found["size"] == size
+
+
+def test_a_directory_inside_a_container_is_not_looked_at_from_outside() -> None:
+    container = Container(image="image.sqsh", runtime="pyxis")
+    assert asked(checkpoint=Checkpoint(path="/c"), container=container)["directories"] == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"nodes": 2}, []),
+        ({"nodes": 2, "gpus_per_node": "a100:8"}, []),
+        ({"nodes": 2, "gres": "gpu:4"}, []),
+        ({"nodes": 2, "gpus_per_task": "a100:1", "ntasks_per_node": 2}, ["--gres=gpu:2"]),
+        ({"nodes": 2, "gpus": 4}, ["--gres=gpu:1"]),
+    ],
+)
+def test_the_check_is_given_all_gpus_of_the_job_on_each_node(
+    resources: dict[str, Any], expected: list[str]
+) -> None:
+    assert gpu_options(JobSpec(name="job", command=("python",), resources=resources)) == expected
+
+
 def test_a_relative_directory_is_beneath_the_working_directory() -> None:
     (found,) = asked(checkpoint=Checkpoint(path="checkpoints"))["directories"]
     assert found["path"] == str(Path.cwd() / "checkpoints")
@@ -255,7 +288,8 @@ output, end = os.pipe()
 srun, stderr = step.start(argv, argv[0], dict(PATH="/usr/bin:/bin"), mask, stdout=end)
 os.close(end)
 print(srun, flush=True)
-heard = fitness.listen(srun, output, stderr, float(sys.argv[1]), SystemClock())
+are_all_in = lambda lines: any(line == "all" for _, line in lines)
+heard = fitness.listen(srun, output, stderr, float(sys.argv[1]), SystemClock(), are_all_in=are_all_in)
 try:
     os.kill(srun, 0)
     heard.said.append("srun is left behind")
@@ -320,4 +354,10 @@ def test_a_check_that_is_late_is_ended_and_what_it_said_is_kept(script: str) -> 
 def test_a_sigterm_ends_the_check_and_is_still_to_be_received(script: str) -> None:
     heard, seconds = listened(script, 60, told=True)
     assert heard == [False, True, True, [], []]
+    assert seconds < 20
+
+
+def test_where_all_have_answered_srun_is_not_waited_for_long() -> None:
+    heard, seconds = listened("echo all; exec sleep 60", 60)
+    assert heard[3:] == [["all"], []]
     assert seconds < 20
