@@ -104,7 +104,11 @@ def prepare(
             variables["SLURMKIT_MESH"] = mesh.variables(environ["SLURMKIT_PARALLEL"], int(rank))
         except ValueError as error:
             raise CannotStart(f"no place in the mesh: {error}", CANNOT_LAUNCH) from error
-    return command, {**environ, **variables}
+    program = {**environ, **variables}
+    # The agent's own file of hosts has placed this step; no srun of the program is to follow it.
+    if environ.get("SLURM_HOSTFILE", "").startswith(environ.get("SLURMKIT_RUN_DIRECTORY") or "\0"):
+        del program["SLURM_HOSTFILE"]
+    return command, program
 
 
 def run(command: list[str], environ: dict[str, str], stderr: record.Tail) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from slurmkit.errors import SlurmkitError, UsageError
+from slurmkit.errors import SlurmError, SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
 from slurmkit.recovery import report
 from slurmkit.recovery.attempt import current_attempt
@@ -141,7 +141,8 @@ def run_steps(setting: Setting) -> StepEnd:
     fitness, told_to_end = check(setting, address) if spec.launch.check_nodes else (Fitness(), False)
     if told_to_end:
         return StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
-    placement = place(setting, choose(this.nodes, spec.spare_nodes, fitness.unfit), fitness.topology)
+    topology = fitness.topology or network(setting)
+    placement = place(setting, choose(this.nodes, spec.spare_nodes, fitness.unfit), topology)
     if placement.nodes[0] != this.nodes[0]:
         address = rendezvous_address(setting, placement.nodes[0])
     for number in range(STARTS_FOR_A_PORT):
@@ -171,6 +172,17 @@ def check(setting: Setting, address: str) -> tuple[Fitness, bool]:
     )
     report.nodes_checked(fitness)
     return fitness, told_to_end
+
+
+def network(setting: Setting) -> Mapping[str, str]:
+    """Where the nodes are in the network, as Slurm tells it, where that matters; the nodes told nothing."""
+    if setting.spec.parallel is None:
+        return {}
+    try:
+        return setting.connect().topology()
+    except SlurmError as error:
+        report.say(f"the order of nodes stays Slurm's: {error.what}")
+        return {}
 
 
 def rendezvous_address(setting: Setting, node: str) -> str:

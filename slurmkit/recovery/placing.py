@@ -10,13 +10,15 @@ from slurmkit.launch.tasks import tasks_per_node
 from slurmkit.recovery import report
 from slurmkit.recovery.node_order import hostfile, node_of_rank, ordered, why_not
 from slurmkit.recovery.step import world_size
-from slurmkit.spec.gres import gpu_count, tasks
-from slurmkit.spec.mesh import layout_problems, mesh_of
+from slurmkit.spec.gres import tasks
+from slurmkit.spec.mesh import distribution, layout_problems, mesh_of
+from slurmkit.spec.mesh import node_of_rank as mesh_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from slurmkit.launch.mesh import Mesh
     from slurmkit.recovery.setting import Setting
 
 
@@ -63,22 +65,24 @@ def place(setting: Setting, nodes: tuple[str, ...], topology: Mapping[str, str])
     spec, this = setting.spec, setting.attempt
     is_all = len(nodes) == len(this.nodes)
     mesh = _checked_mesh(setting, nodes)
+    text = str(mesh) if mesh else None
+    as_slurm_has_it = Placement(nodes, is_all=is_all, mesh=text)
     if why_not(spec, setting.environ) is not None:
-        return Placement(nodes, is_all=is_all, mesh=mesh)
+        return as_slurm_has_it
     counts = _counts(setting, nodes)
     order = ordered(nodes, topology)
-    if not order.changed or counts is None:
-        return Placement(nodes, is_all=is_all, mesh=mesh)
+    if not order.changed or counts is None or _takes_groups_apart(setting, mesh, order.nodes):
+        return as_slurm_has_it
     file = setting.paths.checks(this.name) / "hosts"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, hostfile(order.nodes, counts).encode())
     setting.note("nodes-ordered", nodes=list(order.nodes), by=order.by)
     report.say(f"the order of nodes is {order.by}")
-    return Placement(order.nodes, is_all=is_all, hostfile=file, ntasks=sum(counts.values()), mesh=mesh)
+    return Placement(order.nodes, is_all=is_all, hostfile=file, ntasks=sum(counts.values()), mesh=text)
 
 
-def _checked_mesh(setting: Setting, nodes: Sequence[str]) -> str | None:
-    """The mesh as SLURMKIT_PARALLEL has it."""
+def _checked_mesh(setting: Setting, nodes: Sequence[str]) -> Mesh | None:
+    """The mesh of the ranks that the step will have."""
     parallel = setting.spec.parallel
     size = world_size(setting.spec, setting.attempt, setting.environ)
     if parallel is None or size is None:
@@ -87,24 +91,28 @@ def _checked_mesh(setting: Setting, nodes: Sequence[str]) -> str | None:
         mesh = mesh_of(parallel, size)
     except ValueError as error:
         raise JobFailed(f"[parallel] does not come out: {error}") from error
-    placed = _node_of_rank(setting, nodes)
+    placed = _foreseen(setting, nodes, size)
     problems = layout_problems(parallel, mesh, placed) if placed and len(placed) == size else []
     if problems:
         raise JobFailed(f"[parallel] does not come out on these nodes: {problems[0]}")
-    return str(mesh)
+    return mesh
 
 
-def _node_of_rank(setting: Setting, nodes: Sequence[str]) -> list[str] | None:
+def _foreseen(setting: Setting, nodes: Sequence[str], size: int) -> list[str] | None:
     """Where Slurm puts each rank; None where that is not foreseen here."""
-    spec = setting.spec
-    gpus = gpu_count(spec).per_node if spec.launch.launcher == "torchrun" else None
-    counts = _counts(setting, nodes) if gpus is None else dict.fromkeys(nodes, gpus)
-    if counts is None:
-        return None
-    method = str(spec.resources.get("distribution", "block")).partition(":")[0].partition(",")[0]
-    if method == "cyclic" and len(set(counts.values())) == 1:
-        return list(nodes) * counts[nodes[0]]
-    return node_of_rank(nodes, counts) if method in {"block", "*"} else None
+    even = mesh_layout(setting.spec, size)
+    if even is not None and max(even) < len(nodes):
+        return [nodes[at] for at in even]
+    counts = _counts(setting, nodes)
+    return node_of_rank(nodes, counts) if counts and distribution(setting.spec) == "block" else None
+
+
+def _takes_groups_apart(setting: Setting, mesh: Mesh | None, nodes: Sequence[str]) -> bool:
+    """Whether uneven nodes in another order would have tensor groups cross."""
+    parallel, counts = setting.spec.parallel, _counts(setting, nodes)
+    if mesh is None or parallel is None or counts is None or sum(counts.values()) != mesh.world_size:
+        return False
+    return bool(layout_problems(parallel, mesh, node_of_rank(nodes, counts)))
 
 
 def _counts(setting: Setting, nodes: Sequence[str]) -> dict[str, int] | None:

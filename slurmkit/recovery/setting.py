@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.run.paths import RunPaths
     from slurmkit.slurm.clock import Clock
-    from slurmkit.slurm.protocol import Slurm
+    from slurmkit.slurm.commands import Commands
     from slurmkit.spec.model import JobSpec
 
 
@@ -31,7 +31,7 @@ class Setting:
     srun: str
     clock: Clock
 
-    def connect(self) -> Slurm:
+    def connect(self) -> Commands:
         """A client for the few questions that an agent has."""
         from slurmkit.slurm.commands import Commands
 

@@ -80,7 +80,12 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
         environ = step.step_environment(
             setting.environ, paths, this, number, address=address, port=port, placement=placement
         ) | step.telling_environment(
-            setting.environ, own_address(this.nodes[1:]), monitor.port, token=token, stacks=stacks
+            setting.environ,
+            own_address(this.nodes[1:]),
+            monitor.port,
+            launcher=spec.launch.launcher,
+            token=token,
+            stacks=stacks,
         )
         argv = step.srun_command(spec, paths, this.name, placement)
         setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
@@ -89,7 +94,7 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
         hung: list[Hung] = []
 
         def must_end(finding: Finding) -> bool:
-            tell(setting, finding)
+            tell(setting, finding, monitor.tally.lowest_step())
             if isinstance(finding, Hung):
                 hung.append(finding)
                 dump_stacks(setting, finding, environ, stacks)
@@ -119,7 +124,7 @@ def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContext
     return str(port), claim
 
 
-def tell(setting: Setting, finding: Finding) -> None:
+def tell(setting: Setting, finding: Finding, at_step: int | None) -> None:
     """Write a finding down, in the events and in the batch log."""
     match finding:
         case Straggler():
@@ -130,6 +135,7 @@ def tell(setting: Setting, finding: Finding) -> None:
                 phase=finding.phase,
                 own=finding.own,
                 median=finding.median,
+                step=at_step,
             )
         case StragglerGone():
             setting.note("straggler-gone", rank=finding.rank, host=finding.host)

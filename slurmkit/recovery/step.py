@@ -84,10 +84,11 @@ def step_environment(
 
 
 def telling_environment(
-    environ: Mapping[str, str], host: str, port: int, *, token: str, stacks: Path
+    environ: Mapping[str, str], host: str, port: int, *, launcher: str, token: str, stacks: Path
 ) -> dict[str, str]:
-    """The variables by which the ranks can tell the agent how they are."""
+    """The variables by which the ranks know who starts them, and can tell the agent how they are."""
     return {
+        "SLURMKIT_LAUNCHER": launcher,
         "SLURMKIT_PROGRESS": rendezvous.place(host, port),
         "SLURMKIT_TOKEN": token,
         "SLURMKIT_STACKS": str(stacks),

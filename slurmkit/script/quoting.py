@@ -7,6 +7,8 @@ import shlex
 from typing import Final
 
 _STEERING: Final = re.compile(r"[\x01-\x08\x0b-\x1f\x7f]")
+_RESERVED: Final = frozenset({"if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done",
+                              "case", "esac", "in", "select", "function", "time", "coproc"})  # fmt: skip
 _PLAIN: Final = re.compile(r"[\w@%+=:,./\[\]*&|^~!()-]+", re.ASCII)
 
 
@@ -15,8 +17,8 @@ def shell_quoted(text: str) -> str:
 
     Control characters are spelled out: sbatch refuses a script with a carriage return at the end of a line.
     """
-    if text.startswith("=") and shlex.quote(text) == text:
-        return f"'{text}'"  # bash needs no quotes here, but readers and shellcheck see an assignment
+    if (text.startswith("=") or text in _RESERVED) and shlex.quote(text) == text:
+        return f"'{text}'"  # bash needs no quotes here, but readers and shellcheck see syntax
     if not _STEERING.search(text):
         return shlex.quote(text)
     plain = text.replace("\\", "\\\\").replace("'", "\\'")

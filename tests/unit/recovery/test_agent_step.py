@@ -117,7 +117,9 @@ def test_the_number_of_ranks_is_known_beforehand_where_the_job_file_says_it(
 
 
 def test_ranks_are_told_where_the_agent_listens() -> None:
-    told = step.telling_environment({}, "fd00::5", 4000, token="t", stacks=Path("/run/stacks"))
+    told = step.telling_environment(
+        {}, "fd00::5", 4000, launcher="srun", token="t", stacks=Path("/run/stacks")
+    )
     assert told["SLURMKIT_PROGRESS"] == "[fd00::5]:4000"
     assert told["PYTHONFAULTHANDLER"] == "1"
 
@@ -127,6 +129,7 @@ def test_what_the_user_says_of_the_fault_handler_stays() -> None:
         {"PYTHONFAULTHANDLER": ""},
         "10.0.0.1",
         4000,
+        launcher="srun",
         token="t",
         stacks=Path("/s"),
     )
