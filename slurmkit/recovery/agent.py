@@ -26,6 +26,7 @@ from slurmkit.recovery.watching import WATCHED
 from slurmkit.run import events
 from slurmkit.run.fitness import Fitness
 from slurmkit.run.paths import RunPaths
+from slurmkit.spec.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,6 +119,7 @@ def attempt(setting: Setting) -> int:
         "attempt-ended",
         exit_code=end.exit_code,
         signal=int(signal.SIGTERM) if was_told else None,
+        reason=f"hung: no progress for {format_duration(int(end.hung.after))}" if end.hung else None,
     )
     outcome = run_outcome(end, was_cancelled=was_told and is_cancel_requested(setting))
     # Other tasks of an array go on; and why Slurm ended an attempt, and what follows, it alone knows.
@@ -202,7 +204,7 @@ def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:
         return "cancelled"
     if signal.SIGTERM in end.received:
         return None
-    return "failed" if end.status else "completed"
+    return "failed" if end.exit_code else "completed"
 
 
 def is_cancel_requested(setting: Setting) -> bool:

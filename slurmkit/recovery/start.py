@@ -46,7 +46,7 @@ class StepEnd(NamedTuple):
     exits: Sequence[RankExit] = ()
     first_failure: RankExit | None = None
     """The rank that failed first."""
-    hung: bool = False
+    hung: Hung | None = None
 
     @property
     def is_port_taken(self) -> bool:
@@ -56,6 +56,8 @@ class StepEnd(NamedTuple):
     @property
     def exit_code(self) -> int:
         """What the agent ends with: srun itself reports the highest code, often that of an echo."""
+        if self.hung:
+            return 1  # whatever srun makes of a step that the agent has killed
         return self.first_failure.status if self.first_failure else self.status
 
 
@@ -110,7 +112,7 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
                 must_end=must_end,
             )
     exits = read_exits(paths.exit(this.name, number))
-    end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), is_hung=bool(hung))
+    end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), hung=hung[0] if hung else None)
     _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
     return end
 
@@ -169,24 +171,23 @@ def make_folders(*folders: Path) -> None:
 
 
 def _end(
-    seen: Watched, exits: Sequence[RankExit], monitor: Monitor, log_of: LogOf, *, is_hung: bool
+    seen: Watched, exits: Sequence[RankExit], monitor: Monitor, log_of: LogOf, *, hung: Hung | None
 ) -> StepEnd:
     status = os.waitstatus_to_exitcode(seen.status)
     status = status if status >= 0 else 128 - status
     first = None
     # A rank that was aborted for its stack is no cause of a hang.
-    if status and not is_hung:
+    if status and not hung:
         arrived = {notice.rank: notice.arrived for notice in seen.notices if notice.kind == "rank-ended"}
         offsets = {one.host: monitor.offset(one.host) for one in exits}
         first = first_failure(exits, arrived, offsets)
     return StepEnd(
-        # A step that the agent ended has failed, whatever srun makes of it.
-        status=status or int(is_hung),
+        status=status,
         received=seen.received,
         said=tuple(seen.said),
         exits=exits,
         first_failure=first and with_log(first, log_of(first.rank)),
-        hung=is_hung,
+        hung=hung,
     )
 
 
@@ -197,11 +198,13 @@ def _tell_end(setting: Setting, number: int, end: StepEnd, port: str, log_of: Lo
         exit_code=end.status,
         port_taken=end.is_port_taken or None,
         received=[signal.Signals(one).name for one in end.received] or None,
-        hung=end.hung or None,
+        hung=bool(end.hung) or None,
         first_failure=report.as_fields(end.first_failure, end.said),
         ranks_failed=sum(others(end.exits, end.first_failure)) if end.first_failure else None,
     )
     if end.is_port_taken:
         report.say(f"port {port} was taken by another program when rank 0 started")
         return
-    report.step_ended(end.status, end.first_failure, end.exits, log_of, end.said, is_hung=end.hung)
+    report.step_ended(
+        end.status, end.first_failure, end.exits, log_of, end.said, is_hung=end.hung is not None
+    )

@@ -58,7 +58,9 @@ def exit_reason(code: int, attempt: Attempt | None) -> str:
 
 
 def _first(attempt: Attempt | None) -> str:
-    """The rank that failed first; the other ranks' ends are only its echo."""
+    """What the agent says; else the rank that failed first, as the others' ends are only its echo."""
+    if attempt and attempt.reason:
+        return f"; {attempt.reason}"
     failure = attempt.first_failure if attempt else None
     if not failure:
         return ""

@@ -30,6 +30,8 @@ class Attempt(NamedTuple):
     """Number of the last step start, from 0."""
     first_failure: Mapping[str, object] | None = None
     """The rank that failed first in the last step: `rank`, `host`, `exit_code` or `signal`, `stderr_tail`."""
+    reason: str | None = None
+    """Why the agent ended it, where no rank is to blame: it hung, nodes were unfit."""
 
 
 class History(NamedTuple):
@@ -121,5 +123,6 @@ def _changes(event: Event) -> dict[str, Any]:
             return {"first_failure": event.fields.get("first_failure")}
         case "attempt-ended":
             exit_code, signal = event.number("exit_code"), event.number("signal")
-            return {"ended": event.time, "exit_code": exit_code, "signal": signal}
+            reason = event.text("reason")
+            return {"ended": event.time, "exit_code": exit_code, "signal": signal, "reason": reason}
     return {}

@@ -101,7 +101,7 @@ def test_a_step_without_progress_leaves_all_stacks_and_ends_as_hung(site: Site) 
     job = ranks.write_job(site, ranks.python(HANGS), nodes=2, ntasks_per_node=2)
     with (site.work / job).open("a") as file:
         file.write('[progress]\nhang_after = "3s"\ntotal = 100\n')
-    run = ranks.run(site, job, code=137)
+    run = ranks.run(site, job, code=1)
     (hung,) = ranks.events(site, run, "hung")
     assert (hung["step"], hung["after"]) == (2, 3)
     stacks = sorted((ranks.directory(site, run) / "stacks").glob("*/0/rank-*.txt"))
