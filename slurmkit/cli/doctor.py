@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from slurmkit.cli.context import connect, system_clock
 from slurmkit.cli.output import Answer, output
-from slurmkit.errors import Refused, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+from slurmkit.errors import UsageError
 
 MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "unreachable": "PROBLEM"}
 
@@ -70,9 +65,8 @@ def _this_host() -> Answer:
 def _nodes(
     nodelist: str, partition: str | None, programs: tuple[str, ...], within: float, queue: float
 ) -> Answer:
-    from slurmkit.inventory.nodes_check import check
+    from slurmkit.inventory.nodes_check import examine_nodes
     from slurmkit.launch.hostlist import expand
-    from slurmkit.slurm.gres import count
 
     try:
         names = None if nodelist == "all" else list(dict.fromkeys(expand(nodelist)))
@@ -82,43 +76,19 @@ def _nodes(
     absent = [name for name in names or () if name not in {node.name for node in known}]
     if absent or not known:
         raise UsageError(f"Slurm has no node {', '.join(absent) or 'there'}", hint="sinfo -N lists them")
-    able = [node for node in known if node.state.is_available]
-    found = {node.name: [f"Slurm has it as {node.state}"] for node in known if node not in able}
-    warnings: Mapping[str, Sequence[str]] = {}
-    if able:
-        gpus = {node.name: count(node.gres) for node in able}
-        fitness = check(
-            list(gpus),
-            _options(partition, gpus),
-            directory=Path.cwd(),
-            programs=programs,
-            gpus=gpus,
-            environment=os.environ,
-            clock=system_clock(),
-            check_time=within,
-            queue_time=queue,
-        )
-        found |= {node: list(why) for node, why in fitness.unfit.items()}
-        warnings = fitness.warnings
-    elif not found:
-        raise Refused("no node to check")
-    rows = [
-        {
-            "node": node.name,
-            "verdict": "unfit" if node.name in found else "fit",
-            "reason": "; ".join([*found.get(node.name, ()), *warnings.get(node.name, ())]),
-        }
-        for node in known
-    ]
-    return Answer(data=rows, columns=("node", "verdict", "reason"), exit_code=int(bool(found)))
-
-
-def _options(partition: str | None, gpus: Mapping[str, int]) -> list[str]:
-    """Of the srun: all GPUs of the nodes, where all have as many."""
-    counts = set(gpus.values())
-    per_node = counts.pop() if len(counts) == 1 else 0
-    options = [f"--partition={partition}"] if partition else []
-    return [*options, f"--gpus-per-node={per_node}"] if per_node else options
+    found = examine_nodes(
+        known,
+        [f"--partition={partition}"] if partition else [],
+        directory=Path.cwd(),
+        programs=programs,
+        environment=os.environ,
+        clock=system_clock(),
+        check_time=within,
+        queue_time=queue,
+    )
+    rows = [{"node": one.node, "verdict": one.verdict, "reason": "; ".join(one.reasons)} for one in found]
+    is_unfit = any(one.verdict == "unfit" for one in found)
+    return Answer(data=rows, columns=("node", "verdict", "reason"), exit_code=int(is_unfit))
 
 
 def _seconds(text: str, option: str) -> float:

@@ -6,40 +6,111 @@ import json
 import secrets
 import sys
 import tempfile
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from slurmkit.errors import Refused, UsageError
 from slurmkit.launch.archive import build
 from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
+from slurmkit.slurm.gres import count
 from slurmkit.slurm.probing import on_nodes
+from slurmkit.spec.units import slurm_minutes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.records import Node
 
 
-def check(
-    nodes: Sequence[str],
-    options: Sequence[str],
-    *,
-    directory: Path,
-    programs: Sequence[str],
-    gpus: Mapping[str, int],
-    environment: Mapping[str, str],
-    clock: Clock,
-    check_time: float,
-    queue_time: float,
-) -> Fitness:
-    """Check these nodes, each within `check_time` seconds; the job may wait `queue_time` for them.
+CONDUCT = (
+    "--job-name=slurmkit-check",
+    "--cpus-per-task=1",
+    "--mem=256M",
+    "--label",
+    "--no-kill",
+    "--mpi=none",
+    "--cpu-bind=none",
+    "--disable-status",
+    "--quiet",
+)
+BESIDES = 20
+"""Seconds that Slurm itself may take to start and end the job."""
 
-    `directory` must be seen by the nodes: the program that checks is put beneath it, and removed.
+
+class Verdict(NamedTuple):
+    """What there is to say of a node: it is "fit", "unfit", or "unknown" where Slurm did not let us look."""
+
+    node: str
+    verdict: str
+    reasons: Sequence[str] = ()
+
+
+class Wanted(TypedDict):
+    """How nodes are looked at, which is the same for all of them."""
+
+    directory: Path
+    """Which the nodes must see: the program that checks is put beneath it, and removed."""
+    programs: Sequence[str]
+    environment: Mapping[str, str]
+    clock: Clock
+    check_time: float
+    """Seconds for each node, once the job has started."""
+    queue_time: float
+    """Seconds that a job may wait for its nodes."""
+
+
+def examine_nodes(nodes: Sequence[Node], options: Sequence[str], **wanted: Unpack[Wanted]) -> list[Verdict]:
+    """The verdict on each of these nodes, in their order.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the directory cannot be written.
+        Refused: Slurm let us look at none of them.
+    """
+    found = {node.name: Verdict(node.name, "unfit", [out_of_use(node)]) for node in nodes}
+    able = sorted((node for node in nodes if node.state.is_available), key=free_gpus)
+    # One job for each number of free GPUs: more cannot be asked for, and fewer would leave some unseen.
+    for free, alike in groupby(able, free_gpus):
+        group = {node.name: node for node in alike}
+        try:
+            fitness = check(list(group), free, options, **wanted)
+        except Refused as error:
+            if len(group) == len(nodes):
+                raise
+            found |= {name: Verdict(name, "unknown", [error.what]) for name in group}
+            continue
+        for name, node in group.items():
+            unfit = fitness.unfit.get(name, ())
+            reasons = [*unfit, *fitness.warnings.get(name, ()), *in_use(node)]
+            found[name] = Verdict(name, "unfit" if unfit else "fit", reasons)
+    return list(found.values())
+
+
+def out_of_use(node: Node) -> str:
+    """Why Slurm gives this node to nobody."""
+    return f"Slurm has it as {node.state}{f': {node.reason}' if node.reason else ''}"
+
+
+def free_gpus(node: Node) -> int:
+    """The GPUs that no job has."""
+    return count(node.gres) - count(node.gres_used)
+
+
+def in_use(node: Node) -> list[str]:
+    """A word on the GPUs that other jobs have, and that could not be looked at."""
+    used = count(node.gres_used)
+    return [f"{used} of {count(node.gres)} GPUs are in use and were not looked at"] if used else []
+
+
+def check(nodes: Sequence[str], gpus: int, options: Sequence[str], **wanted: Unpack[Wanted]) -> Fitness:
+    """Check nodes with so many GPUs each, in one job.
+
+    Raises:
+        UsageError: the directory cannot be written.
         Refused: Slurm did not start the job in time, or not at all.
     """
+    directory, check_time, queue_time = wanted["directory"], wanted["check_time"], wanted["queue_time"]
     try:
         folder = tempfile.TemporaryDirectory(prefix=".slurmkit-doctor-", dir=directory)
     except OSError as error:
@@ -47,21 +118,30 @@ def check(
     with folder as name:
         archive = Path(name, "launch.pyz")
         build(archive)
-        counts = set(gpus.values())
         token = secrets.token_hex(16)
-        wanted = {
+        asked = {
             "token": token,
             "seconds": check_time,
-            "gpus": counts.pop() if len(counts) == 1 else None,
-            "programs": list(programs),
+            "gpus": gpus or None,
+            "programs": list(wanted["programs"]),
         }
         answer = on_nodes(
-            [f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}", *options],
+            [
+                *CONDUCT,
+                f"--nodes={len(nodes)}",
+                f"--ntasks={len(nodes)}",
+                f"--nodelist={','.join(nodes)}",
+                *([f"--gpus-per-node={gpus}"] if gpus else []),
+                # srun gives up by itself: one that is killed leaves its job in the queue.
+                f"--immediate={max(1, int(queue_time))}",
+                f"--time={slurm_minutes(int(check_time) + BESIDES)}",
+                *options,
+            ],
             [sys.executable, "-I", "-S", str(archive), "fitness"],
-            environment=environment,
-            variables={"SLURMKIT_FITNESS": json.dumps(wanted)},
-            clock=clock,
-            within=queue_time + check_time,
+            environment=wanted["environment"],
+            variables={"SLURMKIT_FITNESS": json.dumps(asked)},
+            clock=wanted["clock"],
+            within=queue_time + check_time + BESIDES,
         )
     # All lines came at once, so that they tell nothing of clocks.
     answers = Answers(

@@ -37,7 +37,14 @@ SHAPES = re.compile(
 """Variables by which srun would shape a step beside the job's own as that one."""
 LINGER = 0.5
 """Seconds that srun may take to end once every node has answered."""
-CONDUCT = ("--job-name=slurmkit-check", "--no-kill", "--mpi=none", "--cpu-bind=none", "--disable-status")
+CONDUCT = (
+    "--job-name=slurmkit-check",
+    "--no-kill",
+    "--mpi=none",
+    "--cpu-bind=none",
+    "--disable-status",
+    "--label",
+)
 
 
 @dataclass(slots=True)

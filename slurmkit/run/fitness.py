@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_LABEL = re.compile(r" *(\d+): ")
+"""What srun --label puts before a line: the number of its task."""
 SKEW_WARNED, SKEW_UNFIT = 1.0, 60.0
 """Seconds that a node's clock may differ from the first node's."""
 
@@ -41,7 +43,7 @@ def read_answers(lines: Iterable[tuple[float, str]], token: str) -> Answers:
     records: dict[str, Mapping[str, Any]] = {}
     for arrived, line in lines:
         try:
-            told = json.loads(line)
+            told = json.loads(_LABEL.sub("", line))
             if told["token"] != token:
                 continue
             if "hello" in told:
@@ -70,8 +72,10 @@ def judge(
     warnings: dict[str, list[str]] = {node: [] for node in nodes}
     for node in nodes:
         if node not in records:
-            named = [line.strip() for line in said if _names(line, node)]
-            problems[node] += named[-1:] or [f"no answer within {within:g} s" if is_late else "no answer"]
+            problems[node].append(
+                _last_words(nodes, node, said)
+                or (f"no answer within {within:g} s" if is_late else "no answer")
+            )
             continue
         problems[node] += map(str, records[node].get("problems") or ())
         warnings[node] += map(str, records[node].get("warnings") or ())
@@ -86,6 +90,14 @@ def judge(
             if node in records and records[node].get("topology")
         },
     )
+
+
+def _last_words(nodes: Sequence[str], node: str, said: Sequence[str]) -> str | None:
+    """What its task said last, by srun's label, or else srun of it: one task on each node, in their order."""
+    labelled = [(label[1], line[label.end() :]) for line in said if (label := _LABEL.match(line))]
+    own = [text.strip() for task, text in labelled if nodes.index(node) == int(task) and text.strip()]
+    named = [line.strip() for line in said if _names(line, node)]
+    return next(iter(own[-1:] or named[-1:]), None)
 
 
 def _names(line: str, node: str) -> bool:
