@@ -30,8 +30,11 @@ def command(
 ) -> Answer:
     """Say whether all is well on this host: Slurm, accounting, clock, directories, network.
 
-    With --nodes, a small job checks those nodes as a run does before its first rank: GPUs, memory, scratch.
-    Exit code 1: something is wrong; 3: Slurm cannot be reached.
+    With --nodes, a small job checks those nodes as a run does before its first rank: GPUs, scratch, whether
+    they see the current directory. Exit code 1: something is wrong; 3: Slurm cannot be reached.
+
+    --json gives: what, verdict (ok, warning, problem, unreachable), text, advice; with --nodes: node, verdict
+    (fit, unfit, unknown), reason.
     """
     if nodelist is None:
         return _this_host()
@@ -87,8 +90,9 @@ def _nodes(
         queue_time=queue,
     )
     rows = [{"node": one.node, "verdict": one.verdict, "reason": "; ".join(one.reasons)} for one in found]
-    is_unfit = any(one.verdict == "unfit" for one in found)
-    return Answer(data=rows, columns=("node", "verdict", "reason"), exit_code=int(is_unfit))
+    verdicts = {one.verdict for one in found}
+    is_well = "unfit" not in verdicts and "fit" in verdicts
+    return Answer(data=rows, columns=("node", "verdict", "reason"), exit_code=int(not is_well))
 
 
 def _seconds(text: str, option: str) -> float:

@@ -56,7 +56,7 @@ def examine(
     yield from slurm_itself(slurm, controller_time, now)
     yield shared(directory)
     yield inside_a_step(environ)
-    yield interfaces()
+    yield interfaces(environ)
     yield extras()
 
 
@@ -196,26 +196,28 @@ def inside_a_step(environ: Mapping[str, str]) -> Line:
     )
 
 
-def interfaces(net: Path = Path("/sys/class/net")) -> Line:
+def interfaces(environ: Mapping[str, str], net: Path = Path("/sys/class/net")) -> Line:
     """Which network interfaces NCCL could use here; slurmkit itself sets none."""
-    up = []
-    for link in sorted(net.iterdir()) if net.is_dir() else []:
-        state = link / "operstate"
-        if (
-            not VIRTUAL.fullmatch(link.name)
-            and state.exists()
-            and state.read_text().strip() in {"up", "unknown"}
-        ):
-            up.append(link.name)
-    named = ", ".join(up) or "none but virtual ones"
-    return Line(
-        "network",
-        "ok",
-        f"interfaces for NCCL_SOCKET_IFNAME on this host: {named}",
-        ""
-        if len(up) < 2
-        else "set it only if NCCL picks a wrong one; to exclude, name docker and lo: ^docker,lo",
-    )
+    links = sorted(link.name for link in net.iterdir()) if net.is_dir() else []
+    up = [name for name in links if not VIRTUAL.fullmatch(name) and _is_up(net / name)]
+    text = f"interfaces for NCCL_SOCKET_IFNAME on this host: {', '.join(up) or 'none but virtual ones'}"
+    chosen = environ.get("NCCL_SOCKET_IFNAME", "")
+    names = [name for name in chosen.lstrip("^=").split(",") if name]
+    if chosen.startswith("^") and not {"lo", "docker"} <= {name.rstrip("0") for name in names}:
+        advice = "NCCL leaves out lo and docker only while the list is its own: name both, ^docker,lo"
+        return Line("network", "warning", f"NCCL_SOCKET_IFNAME={chosen} lets NCCL use lo or docker", advice)
+    # NCCL takes a name for the beginning of one, unless an = goes before.
+    if names and not chosen.startswith("^") and not any(link.startswith(tuple(names)) for link in links):
+        return Line("network", "warning", f"NCCL_SOCKET_IFNAME={chosen} is no interface of this host", text)
+    advice = "set it only if NCCL picks a wrong one; to exclude, name docker and lo: ^docker,lo"
+    return Line("network", "ok", text, advice if len(up) > 1 else "")
+
+
+def _is_up(link: Path) -> bool:
+    try:
+        return (link / "operstate").read_text().strip() in {"up", "unknown"}
+    except OSError:
+        return False
 
 
 def python(environ: Mapping[str, str]) -> Line:

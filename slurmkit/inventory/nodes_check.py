@@ -68,7 +68,7 @@ def examine_nodes(nodes: Sequence[Node], options: Sequence[str], **wanted: Unpac
         UsageError: the directory cannot be written.
         Refused: Slurm let us look at none of them.
     """
-    found = {node.name: Verdict(node.name, "unfit", [out_of_use(node)]) for node in nodes}
+    found = {node.name: by_state(node) for node in nodes}
     able = sorted((node for node in nodes if node.state.is_available), key=free_gpus)
     # One job for each number of free GPUs: more cannot be asked for, and fewer would leave some unseen.
     for free, alike in groupby(able, free_gpus):
@@ -87,9 +87,11 @@ def examine_nodes(nodes: Sequence[Node], options: Sequence[str], **wanted: Unpac
     return list(found.values())
 
 
-def out_of_use(node: Node) -> str:
-    """Why Slurm gives this node to nobody."""
-    return f"Slurm has it as {node.state}{f': {node.reason}' if node.reason else ''}"
+def by_state(node: Node) -> Verdict:
+    """What a node's state alone tells, where no job can start there now."""
+    is_unfit = node.state.is_down or node.state.is_drained
+    text = f"Slurm has it as {node.state}{f': {node.reason}' if node.reason else ''}"
+    return Verdict(node.name, "unfit" if is_unfit else "unknown", [text])
 
 
 def free_gpus(node: Node) -> int:
