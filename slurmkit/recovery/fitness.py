@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import select
 import signal
@@ -30,11 +29,6 @@ BESIDES = 3.0
 LOOK = 0.1
 WRITTEN, ALL_WRITE, LEAST_WRITTEN = 16 << 20, 256 << 20, 64 << 10
 """Bytes that a node writes where checkpoints go: all of them together write no flood, but each a little."""
-SHAPES = re.compile(
-    r"SLURM_(?:GPUS|GPUS_PER_\w+|GPU_BIND|GRES|NTASKS\w*|NPROCS|TRES_\w+|CPUS_PER_\w+|MEM_\w+|DISTRIBUTION|"
-    r"HOSTFILE|CPU_BIND\w*|TASKS_PER_NODE|EXCLUSIVE|EXACT|OVERCOMMIT)"
-)
-"""Variables by which srun would shape a step beside the job's own as that one."""
 LINGER = 0.5
 """Seconds that srun may take to end once every node has answered."""
 CONDUCT = (

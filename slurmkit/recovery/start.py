@@ -13,11 +13,11 @@ from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.port import ephemeral_range
 from slurmkit.recovery import rendezvous, report, step
 from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits, with_log
-from slurmkit.recovery.fitness import SHAPES
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
 from slurmkit.recovery.watching import watch
 from slurmkit.slurm import process
+from slurmkit.slurm.environment import strip
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
@@ -149,9 +149,11 @@ def dump_stacks(setting: Setting, hung: Hung, environ: dict[str, str], folder: P
     setting.note("hung", since=hung.since, step=hung.step, after=hung.after, stacks=str(folder))
     try:
         make_folders(folder)
-        environ = {name: value for name, value in environ.items() if not SHAPES.fullmatch(name)}
+        # Nothing by which srun would shape this step as the job's own.
+        ours = [name for name in environ if name.startswith("SLURMKIT_")]
+        plain, _ = strip(environ, keep=("SLURM_JOB_ID", *ours))
         argv = step.on_every_node(setting, "stacks")
-        answer = process.run(argv, environment=environ, clock=setting.clock, timeout=STACKS_WITHIN)
+        answer = process.run(argv, environment=plain, clock=setting.clock, timeout=STACKS_WITHIN)
         process.check("srun", answer)
     except SlurmkitError as error:
         report.say(f"no stacks: {error.what}")
