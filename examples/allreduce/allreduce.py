@@ -99,7 +99,7 @@ def all_reduce(ring, values):
 def main():
     ring = join_ring() if ME.world_size > 1 else None
     in_sync = 0.0
-    for step in range(STEPS):
+    for step in range(1, STEPS + 1):
         with progress.phase("compute"):
             values = array("d", [ME.rank + step]) * NUMBERS
         with progress.phase("sync"):

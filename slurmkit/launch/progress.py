@@ -317,9 +317,9 @@ def _teller() -> Teller | None:
 
 
 def step(n: object = None, **metrics: object) -> None:
-    """A step is done: its number, where it has one, and what there is to tell of it as numbers.
+    """A step is done: how many are by now, counted from 1, and what there is to tell of it as numbers.
 
-    Call it once per step, on every rank. Never raises.
+    Call it once per step, on every rank. Without `n` the calls are counted. Never raises.
     """
     teller = _tellers[0] if _tellers else _teller()
     if teller is not None:

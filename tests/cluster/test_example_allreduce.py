@@ -31,10 +31,10 @@ def test_allreduce_runs_as_it_stands(slurm_testbed: Testbed, tmp_path: Path) -> 
         run = ranks.run(site, "job.toml")
         lines = [LINE.fullmatch(text) for text in ranks.printed(site, run)]
         assert [line and (line[1], line[2], line[3]) for line in lines] == [
-            (str(rank), f"n{1 + rank // 4}", str(sum(range(8)) + 8 * 9)) for rank in range(8)
+            (str(rank), f"n{1 + rank // 4}", str(sum(range(8)) + 8 * 10)) for rank in range(8)
         ]
         assert all(int(line[4]) > 0 for line in lines if line)
         (written,) = ranks.directory(site, run).glob("logs/*/progress.json")
         progress = json.loads(written.read_text())
-        assert (progress["step"], progress["total"], progress["ranks_heard"]) == (9, 10, 8)
+        assert (progress["step"], progress["total"], progress["ranks_heard"]) == (10, 10, 8)
         assert set(progress["phases"]) == {"compute", "sync"}
