@@ -53,7 +53,14 @@ def examine(
 ) -> Iterator[Line]:
     """Everything about this host, one line after the other; `directory` is where runs would be made."""
     yield python(environ)
-    yield from slurm_itself(slurm, controller_time, now)
+    conf = environ.get("SLURM_CONF")
+    if conf and not Path(conf).exists():
+        # Slurm's commands would go on looking for it for a minute.
+        yield Line(
+            "Slurm", "unreachable", f"SLURM_CONF={conf} is not there", "unset it, or name the right file"
+        )
+    else:
+        yield from slurm_itself(slurm, controller_time, now)
     yield shared(directory)
     yield inside_a_step(environ)
     yield interfaces(environ)

@@ -155,6 +155,7 @@ def check(nodes: Sequence[str], gpus: int, options: Sequence[str], **wanted: Unp
     if fitness.why_not:
         raise Refused(
             f"the nodes could not be checked: {fitness.why_not}",
-            hint="are they idle, up, and in a partition that you may use? --wait gives them longer",
+            hint=f"are they free, in a partition that you may use, and do they see {directory} and "
+            f"{sys.executable}? --wait gives them longer",
         )
     return fitness

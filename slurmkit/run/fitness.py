@@ -64,7 +64,8 @@ def judge(
     """
     records = answers.records
     if not any(node in records for node in nodes):
-        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        own = [line for line in said if _LABEL.match(line)]
+        last = next((_LABEL.sub("", line).strip() for line in reversed(own or said) if line.strip()), "")
         return Fitness(
             why_not=f"no node answered within {within:g} s" if is_late else last or "no node answered"
         )
