@@ -10,6 +10,8 @@ from slurmkit.launch.fitness_found import Found, amount
 MEBIBYTE = 1 << 20
 CHUNK = MEBIBYTE
 WRITE_SECONDS = 2.0
+TOLERATED = 0.9
+"""Of the memory asked for, what a step must be let use."""
 SLOW = 10 * MEBIBYTE
 """Bytes per second below which a directory is called slow."""
 
@@ -63,15 +65,17 @@ def check_memory(
     total = memory_total(meminfo)
     limit = memory_limit(cgroup)
     facts = {"memory": {"total": total, "limit": limit}}
-    if asked and limit is not None and limit < asked * MEBIBYTE:
+    wanted = (asked or 0) * MEBIBYTE
+    if total is not None and total < wanted:
+        # Slurm was told to take its configuration for the truth: the program may do with less.
+        text = "the node has %s of memory, %s were asked for" % (amount(total), amount(wanted))
+        return Found(warnings=[text], facts=facts)
+    # A site may keep back some of it (AllowedRAMSpace).
+    if limit is not None and limit < wanted * TOLERATED:
         return Found(
-            ["the step may use %s of memory, %s were asked for" % (amount(limit), amount(asked * MEBIBYTE))],
+            ["the step may use %s of memory, %s were asked for" % (amount(limit), amount(wanted))],
             facts=facts,
         )
-    if asked and total is not None and total < asked * MEBIBYTE:
-        # Slurm was told to take its configuration for the truth: the program may do with less.
-        text = "the node has %s of memory, %s were asked for" % (amount(total), amount(asked * MEBIBYTE))
-        return Found(warnings=[text], facts=facts)
     return Found(facts=facts)
 
 

@@ -119,9 +119,9 @@ def test_less_memory_than_was_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert resources.check_memory(1024, none, str(meminfo)).warnings == ()
     assert resources.check_memory(None, none, none).facts == {"memory": {"total": None, "limit": None}}
     monkeypatch.setattr(resources, "memory_limit", lambda _: 100 * MEBIBYTE)
-    found = resources.check_memory(101, none, str(meminfo))
-    assert found.problems == ["the step may use 100 MiB of memory, 101 MiB were asked for"]
-    assert resources.check_memory(100, none, str(meminfo)).problems == ()
+    found = resources.check_memory(112, none, str(meminfo))
+    assert found.problems == ["the step may use 100 MiB of memory, 112 MiB were asked for"]
+    assert resources.check_memory(111, none, str(meminfo)).problems == ()
 
 
 def test_two_checks_of_one_place_at_once_do_not_meet(tmp_path: Path) -> None:
