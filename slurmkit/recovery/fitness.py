@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.recovery import step
-from slurmkit.run.fitness import Fitness, judge, read_answers
+from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
 from slurmkit.slurm.environment import strip
 from slurmkit.spec.gres import gpu_count
 from slurmkit.spec.units import parse_duration
@@ -79,10 +79,28 @@ def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitn
             "peers": len(nodes) - 1,
             "token": token,
         }
+    began = setting.clock.monotonic()
+    heard = _ask(setting, wanted, nodes, within)
+    answers, said = read_answers(heard.lines, token), heard.said
+    silent = [node for node in nodes if node not in answers.records]
+    left = within - (setting.clock.monotonic() - began)
+    if answers.records and silent and left > 1 and not (heard.is_late or heard.told_to_end):
+        # A task that dies can take others with it that have not started yet: each is asked once more, alone.
+        heard = _ask(setting, wanted | {"seconds": left, "rendezvous": None}, silent, left, again=True)
+        late = read_answers(heard.lines, token)
+        answers = Answers(ahead={**late.ahead, **answers.ahead}, records={**late.records, **answers.records})
+        said = [_relabelled(line, nodes, silent) for line in heard.said]
+    return judge(nodes, answers, said, within=within, is_late=heard.is_late), heard.told_to_end
+
+
+def _ask(
+    setting: Setting, wanted: Mapping[str, Any], nodes: Sequence[str], within: float, *, again: bool = False
+) -> Heard:
+    """One round of questions to nodes of the allocation."""
     # Nothing by which srun would shape this step as the job's own, or as the user likes it.
     environ, _ = strip(setting.environ, keep=("SLURM_JOB_ID",))
     environ |= {"SLURMKIT_FITNESS": json.dumps(wanted)}
-    program, *words = step.on_every_node(setting, "fitness")
+    program, *words = step.on_every_node(setting, "fitness", nodes if again else ())
     argv = [program, *CONDUCT, *gpu_options(setting.spec), *words]
     output, end = os.pipe()
     try:
@@ -92,14 +110,21 @@ def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitn
         raise
     finally:
         os.close(end)
+    token = wanted["token"]
 
     def are_all_in(lines: Sequence[tuple[float, str]]) -> bool:
         # Two lines from each, at least: most of the time there is nothing to read yet.
         return len(lines) >= 2 * len(nodes) and len(read_answers(lines, token).records) >= len(nodes)
 
-    heard = listen(srun, output, stderr, within + BESIDES, setting.clock, are_all_in=are_all_in)
-    answers = read_answers(heard.lines, token)
-    return judge(nodes, answers, heard.said, within=within, is_late=heard.is_late), heard.told_to_end
+    return listen(srun, output, stderr, within + BESIDES, setting.clock, are_all_in=are_all_in)
+
+
+def _relabelled(line: str, nodes: Sequence[str], some: Sequence[str]) -> str:
+    """A line of a step on some nodes, labelled as a step on all of them would."""
+    label, colon, text = line.partition(": ")
+    if colon and label.strip().isdecimal() and int(label) < len(some):
+        return f"{nodes.index(some[int(label)])}: {text}"
+    return line
 
 
 def gpu_options(spec: JobSpec) -> list[str]:

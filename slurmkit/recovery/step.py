@@ -168,9 +168,9 @@ def start(
     return pid, stderr
 
 
-def on_every_node(setting: Setting, what: str) -> list[str]:
-    """The command line of a small step beside the job's own: one task on each node, of launch.pyz."""
-    count = len(setting.attempt.nodes)
+def on_every_node(setting: Setting, what: str, nodes: Sequence[str] = ()) -> list[str]:
+    """The command line of a small step beside the job's own: one task of launch.pyz on each of these nodes."""
+    count = len(nodes or setting.attempt.nodes)
     return [
         "srun",
         "--overlap",
@@ -180,6 +180,7 @@ def on_every_node(setting: Setting, what: str) -> list[str]:
         "--ntasks-per-node=1",
         "--cpus-per-task=1",
         "--kill-on-bad-exit=0",
+        *([f"--nodelist={','.join(nodes)}"] if nodes else []),
         *parent(setting.paths, what),
     ]
 

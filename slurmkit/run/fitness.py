@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LABEL = re.compile(r" *(\d+): ")
 """What srun --label puts before a line: the number of its task."""
+_ENDED = re.compile(r"tasks? [\d,-]+: (?:Killed|Terminated)|CANCELLED|[Jj]ob step aborted")
 SKEW_WARNED, SKEW_UNFIT = 1.0, 60.0
 """Seconds that a node's clock may differ from the first node's."""
 
@@ -73,8 +74,10 @@ def judge(
     warnings: dict[str, list[str]] = {node: [] for node in nodes}
     for node in nodes:
         if node not in records:
+            # What srun says once it is told to end the step is no reason of the node's.
+            words = [line for line in said if not (is_late and _ENDED.search(line))]
             problems[node].append(
-                _last_words(nodes, node, said)
+                _last_words(nodes, node, words)
                 or (f"no answer within {within:g} s" if is_late else "no answer")
             )
             continue
