@@ -169,7 +169,7 @@ def start(
 
 
 def on_every_node(setting: Setting, what: str, nodes: Sequence[str] = ()) -> list[str]:
-    """The command line of a small step beside the job's own: one task of launch.pyz on each of these nodes."""
+    """A small step beside the job's own: one task of launch.pyz on each node, or on some."""
     count = len(nodes or setting.attempt.nodes)
     return [
         "srun",

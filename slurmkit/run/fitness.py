@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LABEL = re.compile(r" *(\d+): ")
+_LABEL = re.compile(r"\A *(\d+): ")
 """What srun --label puts before a line: the number of its task."""
 _ENDED = re.compile(r"tasks? [\d,-]+: (?:Killed|Terminated)|CANCELLED|[Jj]ob step aborted")
 SKEW_WARNED, SKEW_UNFIT = 1.0, 60.0

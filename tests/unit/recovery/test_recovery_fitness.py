@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from slurmkit.recovery.fitness import LEAST_WRITTEN, SHAPES, WRITTEN, gpu_options, requirements
+from slurmkit.recovery.fitness import LEAST_WRITTEN, WRITTEN, gpu_options, requirements
 from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
 from slurmkit.spec.model import Checkpoint, Container, JobSpec, Launch
 
@@ -256,24 +256,6 @@ def test_a_relative_directory_is_beneath_the_working_directory() -> None:
 def test_the_sites_own_checks_are_passed_on_as_they_are() -> None:
     words = ("/site/check --all", "check 'a b' $HOME")
     assert asked(launch=Launch(checks=words))["programs"] == list(words)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_shape"),
-    [
-        ("SLURM_GPUS_PER_TASK", True),
-        ("SLURM_NTASKS", True),
-        ("SLURM_TRES_PER_TASK", True),
-        ("SLURM_MEM_PER_NODE", True),
-        ("SLURM_HOSTFILE", True),
-        ("SLURM_JOB_ID", False),
-        ("SLURM_CONF", False),
-        ("SLURM_GPUS_ON_NODE", False),
-        ("MY_SLURM_NTASKS", False),
-    ],
-)
-def test_the_shape_of_the_jobs_own_step_is_not_that_of_the_check(name: str, is_shape: bool) -> None:
-    assert bool(SHAPES.fullmatch(name)) == is_shape
 
 
 LISTEN = """
