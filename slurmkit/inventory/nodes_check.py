@@ -127,6 +127,7 @@ def check(nodes: Sequence[str], gpus: int, options: Sequence[str], **wanted: Unp
             "gpus": gpus or None,
             "programs": list(wanted["programs"]),
         }
+        started = wanted["clock"].now().timestamp()
         answer = on_nodes(
             [
                 *CONDUCT,
@@ -145,10 +146,11 @@ def check(nodes: Sequence[str], gpus: int, options: Sequence[str], **wanted: Unp
             clock=wanted["clock"],
             within=queue_time + check_time + BESIDES,
         )
-    # All lines came at once, so that they tell nothing of clocks.
-    answers = Answers(
-        records=read_answers(((0.0, line) for line in answer.stdout.splitlines()), token).records
-    )
+    ended = wanted["clock"].now().timestamp()
+    told = read_answers(((0.0, line) for line in answer.stdout.splitlines()), token)
+    # All lines came at once: a clock is surely wrong where it told a time before the start, or after the end.
+    ahead = {node: time - min(max(time, started), ended) for node, time in told.ahead.items()}
+    answers = Answers(ahead=ahead, records=told.records)
     fitness = judge(
         nodes, answers, answer.stderr.splitlines(), within=check_time, is_late=answer.code is None
     )
