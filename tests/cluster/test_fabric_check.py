@@ -25,7 +25,7 @@ SLOW_NETWORK = """\
 import socket, time
 class Slow(socket.socket):
     def send(self, *arguments):
-        time.sleep(0.004)
+        time.sleep(0.012)
         return super().send(*arguments)
 socket.socket = Slow
 """
