@@ -33,7 +33,7 @@ print({said!r}, file=sys.stderr)
 
 
 def checked(
-    folder: Path, nodes: dict[str, float], *, gpus: int = 0, said: str = "", **wanted: Any
+    folder: Path, nodes: dict[str, float], *, gpus: int = 0, said: str = "", directory: Path | None = None
 ) -> Fitness:
     """The check with a stand-in for srun: these nodes answer, their clocks so many seconds ahead."""
     text = SRUN.format(python=sys.executable, log=str(folder / "log"), nodes=list(nodes.items()), said=said)
