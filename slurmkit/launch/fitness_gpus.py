@@ -59,7 +59,7 @@ def check_gpus(expected: int | None, environ: Mapping[str, str], within: float) 
         given = len([word for word in environ.get("SLURM_STEP_GPUS", "").split(",") if word])
     facts: dict[str, Any] = {"gpus": {"expected": expected, "given": given}}
     if given < expected:
-        return Found(["%s, %d were asked for" % (of_gpus(given, "given by Slurm"), expected)], facts=facts)
+        return Found([too_few(given, "given by Slurm", expected)], facts=facts)
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
         facts["gpus"]["seen"] = "no nvidia-smi here to ask"
@@ -70,17 +70,16 @@ def check_gpus(expected: int | None, environ: Mapping[str, str], within: float) 
         return Found(["nvidia-smi: %s" % (getattr(error, "strerror", None) or error)], facts=facts)
     facts["gpus"].update(seen=len(gpus), uuids=[one.uuid for one in gpus])
     if len(gpus) < expected:
-        return Found(
-            ["%s, %d were asked for" % (of_gpus(len(gpus), "seen by nvidia-smi"), expected)], facts=facts
-        )
+        return Found([too_few(len(gpus), "seen by nvidia-smi", expected)], facts=facts)
     problems, warnings = judge(gpus)
     more = judge_xids(recent_xids(kernel_log(), time.clock_gettime(time.CLOCK_BOOTTIME)), gpus)
     return Found(problems + more[0], warnings + more[1], facts)
 
 
-def of_gpus(count: int, how: str) -> str:
-    """A number of GPUs in words."""
-    return "%s %s" % ({0: "no GPU is", 1: "1 GPU is"}.get(count, "%d GPUs are" % count), how)
+def too_few(count: int, how: str, expected: int) -> str:
+    """A number of GPUs beside the one asked for, in words."""
+    counted = {0: "no GPU is", 1: "1 GPU is"}.get(count, "%d GPUs are" % count)
+    return "%s %s, %d %s asked for" % (counted, how, expected, "was" if expected == 1 else "were")
 
 
 def ask(program: str, environ: Mapping[str, str], within: float) -> list[Gpu]:

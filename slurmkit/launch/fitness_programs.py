@@ -61,9 +61,9 @@ def run(argv: list[str], environ: Mapping[str, str], within: float) -> Ran:
         out, _ = process.communicate(timeout=within)
         return Ran(process.returncode, out.decode("utf-8", "replace"))
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
         # What hangs in the kernel does not end even so.
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=0.1)
         return Ran(None, "")
 

@@ -13,7 +13,9 @@ WRITE_SECONDS = 2.0
 TOLERATED = 0.9
 """Of the memory asked for, what a step must be let use."""
 SLOW = 10 * MEBIBYTE
-"""Bytes per second below which a directory is called slow."""
+NOTICED = 0.4
+"""Bytes per second below which a directory is called slow, and seconds that it must have taken for that: a few
+bytes are written no faster than the disk turns."""
 
 
 def check_directory(what: str, path: str, size: int, *, must_exist: bool = False, space: int = 0) -> Found:
@@ -33,7 +35,8 @@ def check_directory(what: str, path: str, size: int, *, must_exist: bool = False
     if free < space:
         return Found(["%s has %s free, %s are wanted" % (where, amount(free), amount(space))], facts=facts)
     speed = written / max(seconds, 1e-6)
-    slow = [] if speed >= SLOW else ["%s is slow: %.1f MB/s" % (where, speed / 1e6)]
+    is_slow = speed < SLOW and seconds >= NOTICED
+    slow = [] if not is_slow else ["%s is slow: %.1f MB/s" % (where, speed / 1e6)]
     return Found(warnings=slow, facts=facts)
 
 

@@ -67,7 +67,7 @@ def test_a_slow_directory_is_odd_and_is_not_written_to_for_long(
         return real(descriptor, data[:1000])
 
     monkeypatch.setattr("slurmkit.launch.fitness_resources.os.write", slow)
-    monkeypatch.setattr(resources, "WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(resources, "WRITE_SECONDS", 0.5)
     found = check_directory("scratch", str(tmp_path), 16 * MEBIBYTE)
     assert found.problems == ()
     assert found.warnings == [f"scratch {tmp_path} is slow: 0.0 MB/s"]
