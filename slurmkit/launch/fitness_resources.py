@@ -14,7 +14,7 @@ TOLERATED = 0.9
 """Of the memory asked for, what a step must be let use."""
 SLOW = 10 * MEBIBYTE
 NOTICED = 0.4
-"""Bytes per second below which a directory is called slow, and seconds that it must have taken for that: a few
+"""Bytes per second below which a directory is called slow, and seconds that this must have taken: a few
 bytes are written no faster than the disk turns."""
 
 
