@@ -128,6 +128,7 @@ def as_the_agent(
         environ,
         "127.0.0.1",
         listening.getsockname()[1],
+        launcher="srun",
         token=secrets.token_hex(16),
         stacks=paths.stacks(attempt.name, 0),
     )
