@@ -3,7 +3,7 @@ from collections.abc import Mapping
 
 class EOF(Exception): ...
 
-class spawn:
+class spawn:  # noqa: N801 - pexpect's own name
     before: str | None
     exitstatus: int | None
     def __init__(
