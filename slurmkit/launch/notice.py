@@ -9,31 +9,41 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
+    import _socket
     from collections.abc import Mapping
 
 
 def send(kind: str, environ: Mapping[str, str], at: float, fields: Mapping[str, object] = {}) -> None:
     """Tell the agent at SLURMKIT_PROGRESS of a "rank-started" or "rank-ended"; never waits, never fails."""
-    place, token = environ.get("SLURMKIT_PROGRESS", ""), environ.get("SLURMKIT_TOKEN", "")
-    host, _, port = place.rpartition(":")
-    if not (token and host and port.isdigit()):
+    opened = open_channel(environ.get("SLURMKIT_PROGRESS", "")) if environ.get("SLURMKIT_TOKEN") else None
+    if opened is None:
         return
+    channel, address = opened
+    try:
+        channel.sendto(text(kind, environ, at, fields).encode("utf-8", "replace"), address)
+    except (OSError, OverflowError):
+        pass  # the buffer is full, or nobody listens any more
+    finally:
+        channel.close()
+
+
+def open_channel(place: str) -> tuple[_socket.socket, tuple[str, int]] | None:
+    """A socket that never waits, and where to send with it; None where `HOST:PORT` is no place to send to.
+
+    The host is an address: a name would have to be looked up, which may take seconds.
+    """
+    host, _, port = place.rpartition(":")
     host = host.strip("[]")
+    if not (port.isascii() and port.isdigit()):
+        return None
     try:
         import _socket  # `socket` itself costs 10 ms, for enum and selectors
 
         family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
-        _socket.inet_pton(family, host)  # a name would have to be looked up, which may take seconds
-        channel = _socket.socket(family, _socket.SOCK_DGRAM)
+        _socket.inet_pton(family, host)
+        return _socket.socket(family, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK), (host, int(port))
     except (OSError, ImportError):
-        return
-    try:
-        message = text(kind, environ, at, fields).encode("utf-8", "replace")
-        channel.sendto(message, _socket.MSG_DONTWAIT, (host, int(port)))
-    except (OSError, OverflowError):
-        pass
-    finally:
-        channel.close()
+        return None
 
 
 def text(kind: str, environ: Mapping[str, str], at: float, fields: Mapping[str, object] = {}) -> str:

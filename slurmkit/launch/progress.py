@@ -18,6 +18,8 @@ import time
 from _thread import get_ident
 from contextlib import suppress
 
+from slurmkit.launch.notice import open_channel
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -252,21 +254,14 @@ def json_number(number: float) -> str:
 
 def connect(environ: Mapping[str, str]) -> Teller | None:
     """The teller of this process; None where there is no agent to tell, or this is no rank."""
-    import _socket
-
-    place, token = environ.get("SLURMKIT_PROGRESS", ""), environ.get("SLURMKIT_TOKEN", "")
+    token = environ.get("SLURMKIT_TOKEN", "")
     rank = environ.get("RANK") or environ.get("SLURM_PROCID", "")
-    host, _, port = place.rpartition(":")
-    host = host.strip("[]")
-    if not (token.isalnum() and rank.isdecimal() and port.isdecimal()):
+    if not (token.isalnum() and rank.isdecimal()):
         return None
-    try:
-        family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
-        _socket.inet_pton(family, host)  # a name would have to be looked up, which may take seconds
-        channel = _socket.socket(family, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK)
-    except OSError:
+    opened = open_channel(environ.get("SLURMKIT_PROGRESS", ""))
+    if opened is None:
         return None
-    address = (host, int(port))
+    channel, address = opened
     from json import dumps
 
     node = dumps((environ.get("SLURMD_NODENAME") or os.uname().nodename)[:LONGEST_NAME])
