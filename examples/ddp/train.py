@@ -63,13 +63,7 @@ def fingerprint(model):
     return digest.hexdigest()[:12]
 
 
-def main():
-    options = arguments()
-    device = torch.device("cuda", ME.device or 0) if torch.cuda.is_available() else torch.device("cpu")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    # Where to meet and who this is stands in the environment.
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+def train(options, device):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(FEATURES, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
     model = DistributedDataParallel(network)
@@ -92,6 +86,18 @@ def main():
             with progress.phase("checkpoint"):
                 save(os.path.join(options.checkpoints, f"step-{step:05}"), model, optimizer, step)
     print(f"rank {ME.rank}: step {options.steps}, loss {loss.item():.4f}, parameters {fingerprint(network)}")
+
+
+def main():
+    options = arguments()
+    device = torch.device("cuda", ME.device or 0) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    # Where to meet and who this is stands in the environment.
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # The model has to go before the process group: if it is the last to hold it, gloo and Python
+    # (as of PyTorch 2.13) may wait for each other for ever when it goes.
+    train(options, device)
     dist.destroy_process_group()
 
 
