@@ -74,7 +74,7 @@ def test_a_rank_that_dies_of_a_signal_is_a_signal_in_accounting_too(site: Site) 
     assert "killed by SIGSEGV (segmentation fault)\n" in ranks.said(site, run)
     job_id = site.json("status", run)[0]["job_id"]
     sacct = ["sacct", "-n", "-P", f"--jobs={job_id}", "--format=JobID,ExitCode"]
-    known = {f"{job_id}|0:11", f"{job_id}.0|0:11"}
+    known = {f"{job_id}|0:11", f"{job_id}.1|0:11"}  # step 0 has checked the node
     until(lambda: known <= set(site.testbed.command(sacct).stdout.split()), "sacct knows the signal")
 
 
@@ -144,7 +144,7 @@ def test_a_cancelled_run_has_its_end_in_the_log_and_its_ranks_had_time(site: Sit
     assert [record["exit_code"] for record in ranks.records(site, run)] == [0] * 4
     assert ranks.events(site, run, "attempt-ended")[0]["signal"] == 15
     assert ranks.events(site, run, "run-ended")[0]["outcome"] == "cancelled"
-    assert "Slurm ended this attempt: cancelled" in ranks.said(site, run)
+    until(lambda: "Slurm ended this attempt: cancelled" in ranks.said(site, run), "the log says so")
 
 
 def test_at_a_requeue_the_attempt_ends_and_the_run_goes_on(site: Site) -> None:
@@ -170,6 +170,6 @@ def test_an_agent_that_is_killed_leaves_a_readable_run(site: Site) -> None:
     (row,) = site.json("wait", run, code=1)
     assert row["state"] == "failed"
     kinds = [event.kind for event in events.read(RunPaths(ranks.directory(site, run)))]
-    assert kinds[:4] == ["submitting", "submitted", "attempt-started", "step-started"]
+    assert kinds[:5] == ["submitting", "submitted", "attempt-started", "nodes-checked", "step-started"]
     assert "attempt-ended" not in kinds
     assert site.json("show", run)["state"] == "failed"
