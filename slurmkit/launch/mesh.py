@@ -144,7 +144,7 @@ def variables(text: str, rank: int) -> str:
     Raises:
         ValueError: the text is none of a mesh, or it has no such rank.
     """
-    import json
+    from slurmkit.launch.plain_json import encode
 
     mesh = parse(text)
     told = {
@@ -153,7 +153,7 @@ def variables(text: str, rank: int) -> str:
         "coordinates": mesh.coordinates(rank),
         "groups": {axis: mesh.group(axis, rank) for axis in AXES if mesh.sizes[axis] <= LARGEST_TOLD},
     }
-    return json.dumps(told, separators=(",", ":"))
+    return encode(told)
 
 
 def crossing(mesh: Mesh, axis: str, node_of_rank: Sequence[object]) -> list[list[int]]:

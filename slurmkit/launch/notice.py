@@ -47,10 +47,9 @@ def open_channel(place: str) -> tuple[_socket.socket, tuple[str, int]] | None:
 
 
 def text(kind: str, environ: Mapping[str, str], at: float, fields: Mapping[str, object] = {}) -> str:
-    """The notice as JSON, written by hand: importing json takes as long as starting the program.
+    """The notice, as JSON."""
+    from slurmkit.launch.plain_json import encode
 
-    A name with a quote in it makes a notice that the agent drops; no host has one.
-    """
     rank = environ.get("SLURM_PROCID", "")
     known = {
         "token": environ["SLURMKIT_TOKEN"],
@@ -60,10 +59,4 @@ def text(kind: str, environ: Mapping[str, str], at: float, fields: Mapping[str, 
         "time": at,
         **fields,
     }
-    return "{" + ", ".join(f'"{name}": {_value(value)}' for name, value in known.items()) + "}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return encode(known)

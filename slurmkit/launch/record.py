@@ -59,15 +59,14 @@ def write(environ: Mapping[str, str], fields: Mapping[str, object], stderr: Tail
     directory = environ.get("SLURMKIT_EXIT_DIRECTORY")
     if not directory:
         return
-    import json
-
     from slurmkit.launch.files import write_atomically
+    from slurmkit.launch.plain_json import encode
 
     rank = environ.get("SLURM_PROCID", "")
     host = environ.get("SLURMD_NODENAME") or os.uname().nodename
     number = int(rank) if rank.isdigit() else 0
     record = {"rank": number, "host": host, **fields, "stderr_tail": stderr.lines()}
-    write_atomically(os.path.join(directory, file_name(number)), json.dumps(record).encode("ascii") + b"\n")
+    write_atomically(os.path.join(directory, file_name(number)), encode(record).encode("ascii") + b"\n")
 
 
 def last_lines(data: bytes) -> list[str]:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
     from slurmkit.spec.model import JobSpec
 STDOUT, STDERR = 1, 2
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from slurmkit.launch.parent import main; main(sys.argv[2:])"
+)
+"""What `python3 launch.pyz` does, in two thirds of the time: it finds out by itself what the file is."""
 
 
 def srun_command(
@@ -46,7 +50,9 @@ def srun_command(
         "--disable-status",
         *_with_run_directory(_placed(srun_arguments(spec), placement), spec, paths),
         # A container has its own Python.
-        *parent(paths, "--", *program(spec), python="python3" if _is_pyxis(spec) else sys.executable),
+        *(["python3"] if _is_pyxis(spec) else [sys.executable]),
+        *("-I", "-S", "-c", START, str(paths.launch_archive)),
+        *("--", *program(spec)),
     ]
 
 
@@ -181,13 +187,9 @@ def on_every_node(setting: Setting, what: str, nodes: Sequence[str] = ()) -> lis
         "--cpus-per-task=1",
         "--kill-on-bad-exit=0",
         *([f"--nodelist={','.join(nodes)}"] if nodes else []),
-        *parent(setting.paths, what),
+        # The agent's own Python: it works here.
+        *(sys.executable, "-I", "-S", str(setting.paths.launch_archive), what),
     ]
-
-
-def parent(paths: RunPaths, *words: str, python: str = sys.executable) -> list[str]:
-    """The command line that starts what is in launch.pyz, by the agent's own Python: it works here."""
-    return [python, "-I", "-S", str(paths.launch_archive), *words]
 
 
 def _placed(options: Sequence[str], placement: Placement | None) -> Sequence[str]:

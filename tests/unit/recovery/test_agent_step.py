@@ -21,7 +21,17 @@ def spec(**more: object) -> JobSpec:
 
 def test_every_task_is_a_parent_that_starts_the_program() -> None:
     argv = step.srun_command(spec(), PATHS, "12-0")
-    parent = [sys.executable, "-I", "-S", "/scratch 100%/run/launch.pyz", "--", "python", "-x"]
+    parent = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        step.START,
+        "/scratch 100%/run/launch.pyz",
+        "--",
+        "python",
+        "-x",
+    ]
     assert argv[-len(parent) :] == parent
 
 
