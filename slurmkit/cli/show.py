@@ -68,7 +68,8 @@ def command(run: str) -> Answer:
     paragraphs = [
         _head(data, state),
         _story(moments),
-        progress_lines(progress, now) if progress else (),
+        # A program that tells nothing of its progress is a program like any other.
+        progress_lines(progress, now) if progress and progress.ranks_heard else (),
         failure_lines(paths, state.attempt, found),
         ["logs:", *(f"  {path}" for path in logs)] if logs else (),
     ]
