@@ -14,7 +14,7 @@ from slurmkit.errors import Refused, UsageError
 from slurmkit.launch.archive import build
 from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
 from slurmkit.slurm.gres import count
-from slurmkit.slurm.probing import on_nodes
+from slurmkit.slurm.probing import CONDUCT, on_nodes
 from slurmkit.spec.units import slurm_minutes
 
 if TYPE_CHECKING:
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Node
 
 
-CONDUCT = (
-    "--job-name=slurmkit-check",
-    "--cpus-per-task=1",
-    "--mem=256M",
-    "--label",
-    "--no-kill",
-    "--mpi=none",
-    "--cpu-bind=none",
-    "--disable-status",
-    "--quiet",
-)
 BESIDES = 20
 """Seconds that Slurm itself may take to start and end the job."""
 
@@ -131,6 +120,9 @@ def check(nodes: Sequence[str], gpus: int, options: Sequence[str], **wanted: Unp
         answer = on_nodes(
             [
                 *CONDUCT,
+                "--cpus-per-task=1",
+                "--mem=256M",
+                "--quiet",
                 f"--nodes={len(nodes)}",
                 f"--ntasks={len(nodes)}",
                 f"--nodelist={','.join(nodes)}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from slurmkit.recovery import step
 from slurmkit.run.fitness import Answers, Fitness, judge, read_answers
 from slurmkit.slurm.environment import strip
+from slurmkit.slurm.probing import CONDUCT
 from slurmkit.spec.gres import gpu_count
 from slurmkit.spec.units import parse_duration
 
@@ -31,14 +32,6 @@ WRITTEN, ALL_WRITE, LEAST_WRITTEN = 16 << 20, 256 << 20, 64 << 10
 """Bytes that a node writes where checkpoints go: all of them together write no flood, but each a little."""
 LINGER = 0.5
 """Seconds that srun may take to end once every node has answered."""
-CONDUCT = (
-    "--job-name=slurmkit-check",
-    "--no-kill",
-    "--mpi=none",
-    "--cpu-bind=none",
-    "--disable-status",
-    "--label",
-)
 
 
 @dataclass(slots=True)

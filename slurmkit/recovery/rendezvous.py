@@ -44,11 +44,6 @@ def is_resolvable(name: str) -> bool:
         return False
 
 
-def place(address: str, port: str | int) -> str:
-    """An address and a port as one word, IPv6 in brackets."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def own_address(peers: Iterable[str]) -> str:
     """The address by which the other nodes reach this host, the one that leads to them; alone: loopback.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.port import ephemeral_range
-from slurmkit.recovery import rendezvous, report, step
+from slurmkit.launch.rendezvous import host_and_port
+from slurmkit.recovery import report, step
 from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits, with_log
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
@@ -91,7 +92,7 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
         )
         argv = step.srun_command(spec, paths, this.name, placement)
         setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
-        report.step_started(number, rendezvous.place(address, port), logs)
+        report.step_started(number, host_and_port(address, port), logs)
         srun, stderr = step.start(argv, setting.srun, environ, setting.mask)
         hung: list[Hung] = []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingRequirement, UsageError
 from slurmkit.launch.environment import NAMES
-from slurmkit.recovery import rendezvous
+from slurmkit.launch.rendezvous import host_and_port
 from slurmkit.recovery.node_order import HOSTFILE, srun_options
 from slurmkit.script.step import program, srun_arguments
 from slurmkit.spec.gres import gpu_count, tasks
@@ -95,7 +95,7 @@ def telling_environment(
     """The variables by which the ranks know who starts them, and can tell the agent how they are."""
     return {
         "SLURMKIT_LAUNCHER": launcher,
-        "SLURMKIT_PROGRESS": rendezvous.place(host, port),
+        "SLURMKIT_PROGRESS": host_and_port(host, str(port)),
         "SLURMKIT_TOKEN": token,
         "SLURMKIT_STACKS": str(stacks),
         # A Python that dies by a fault, or is told to abort, then says where it was.

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.process import Answer
 
+CONDUCT = (
+    "--job-name=slurmkit-check",
+    "--no-kill",
+    "--mpi=none",
+    "--cpu-bind=none",
+    "--disable-status",
+    "--label",
+)
+"""Of every srun that checks nodes: whatever befalls one of them, the others answer, each under its number."""
+
 
 def controller_time(environment: Mapping[str, str], clock: Clock) -> float | None:
     """The time of slurmctld in seconds since 1970, to the second, as sdiag tells it; None where not."""

@@ -26,8 +26,7 @@ RANKS = 3
 @pytest.fixture
 def with_torch() -> str:
     done = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{PYTHON} has no torch; SLURMKIT_FRAMEWORKS_PYTHON names one that has")
+    assert done.returncode == 0, f"{PYTHON} has no torch; SLURMKIT_FRAMEWORKS_PYTHON names one that has"
     return PYTHON
 
 

@@ -28,13 +28,17 @@ def agent() -> Iterator[socket.socket]:
         yield agent
 
 
+TAKEN = "until grep -q '^ShdPnd:[[:space:]]*0000000000000000$' /proc/$PPID/status; do :; done"
+"""The parent has received what was sent to it: no signal waits any more."""
+
+
 def told(parent: Parent, agent: socket.socket) -> dict[str, str]:
     return {"SLURMKIT_PROGRESS": f"127.0.0.1:{agent.getsockname()[1]}", "SLURMKIT_TOKEN": TOKEN}
 
 
 def test_the_agent_is_told_of_the_start_and_of_the_end(parent: Parent, agent: socket.socket) -> None:
     before = time.time()
-    parent.run("bash", "-c", "kill -USR1 $PPID; sleep 0.2; exit 7", environ=told(parent, agent))
+    parent.run("bash", "-c", f"kill -USR1 $PPID; {TAKEN}; exit 7", environ=told(parent, agent))
     started, ended = (json.loads(agent.recv(2048)) for _ in range(2))
     common = {"token": TOKEN, "rank": 3, "host": "n2"}
     assert before <= started.pop("time") <= ended["time"] == parent.record()["ended"]
