@@ -17,7 +17,6 @@ from slurmkit.cli.table import COMMANDS, GROUPS
 from slurmkit.run.events import KINDS
 from slurmkit.spec.convert import section_of
 from slurmkit.spec.json_schema import keys
-from slurmkit.spec.loading import CHECKED_ONLY
 from slurmkit.spec.model import JobSpec
 from slurmkit.spec.options import OPTIONS
 
@@ -55,9 +54,6 @@ def job_file() -> str:
         "`$XDG_CONFIG_HOME/slurmkit/config.toml` (both under `[defaults]`), the file named by `extends`,",
         "the job file, and `--set key.path=value`.",
         "`slurmkit render --explain` says where each came from; `slurmkit schema` prints the JSON Schema.",
-        "",
-        f"{', '.join(f'`[{name}]`' for name in CHECKED_ONLY)} are checked, and not acted on yet:",
-        "`submit` says so.",
         "",
         "The keys of `[resources]` are [sbatch's options](resources.md), and `spare_nodes`.",
         "",

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 EXTENDS: Final = "extends"
-CHECKED_ONLY: Final = ("checkpoint", "retry")
-"""Sections that are checked, and that nothing acts on yet."""
-
 _LONGEST_CHAIN: Final = 32
 
 
@@ -178,11 +175,6 @@ def _position(merged: Merged, problem: Problem) -> tuple[str, int, int]:
 
 
 def _warnings(merged: Merged) -> Iterator[str]:
-    for section in CHECKED_ONLY:
-        if section in merged.values:
-            # Without its line: finding that would cost every submit the import of a parser.
-            label = merged.source_of((section,)).label
-            yield f"{label}: [{section}] is checked, but this version of slurmkit does not act on it yet"
     resources = merged.values.get("resources", {})
     for option in OPTIONS:
         value = resources.get(option.name)

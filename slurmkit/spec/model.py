@@ -179,5 +179,5 @@ class JobSpec(Section, frozen=True):
     parallel: Parallel | None = None
     progress: Progress | None = None
     checkpoint: Checkpoint | None = None
-    retry: Retry = Retry()
+    retry: Retry | None = None
     run: RunSection = RunSection()

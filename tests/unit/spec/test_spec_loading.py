@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurmkit.errors import JobFileError
 from slurmkit.spec.layers import Merged, add_override
-from slurmkit.spec.loading import CHECKED_ONLY, Loaded, load, load_resolved
+from slurmkit.spec.loading import Loaded, load, load_resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,13 +339,6 @@ def test_trap_129_minutes_and_seconds_are_warned_of_at_their_place() -> None:
 @pytest.mark.parametrize("value", ['"1:30:00"', "90", '"4m"', "04:00:00"])
 def test_trap_129_what_is_plain_is_not_warned_of(value: str) -> None:
     assert loaded(JOB + f"[resources]\ntime = {value}\n").warnings == ()
-
-
-@pytest.mark.parametrize("section", CHECKED_ONLY)
-def test_a_section_that_nothing_acts_on_yet_is_warned_of(section: str) -> None:
-    text = f"[{section}]\n" + ('path = "c"\n' if section == "checkpoint" else "")
-    (warning,) = loaded(JOB + text).warnings
-    assert warning.startswith(f"job.toml: [{section}] is checked, but")
 
 
 def test_a_sound_file_is_loaded_without_a_parser_of_places_and_without_templates() -> None:
