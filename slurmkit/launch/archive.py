@@ -12,6 +12,8 @@ if sys.argv[1:2] == ["fitness"]:
     from slurmkit.launch.fitness import main
 elif sys.argv[1:2] == ["stacks"]:
     from slurmkit.launch.stacks import main
+elif sys.argv[1:2] == ["signal"]:
+    from slurmkit.launch.signals import main
 else:
     from slurmkit.launch.parent import main
 main(sys.argv[1:])

@@ -76,31 +76,41 @@ def main(_argv: list[str]) -> None:
 
 
 def programs(processes: Iterable[Process], environ: Mapping[str, str]) -> dict[int, Process]:
-    """The process of each rank whose stack tells most: of the step that `environ` names, by rank.
+    """The process of each rank whose stack tells most: of the step that `environ` names, by rank."""
+    return {rank: foremost(ones) for rank, ones in candidates(processes, environ).items()}
+
+
+def candidates(processes: Iterable[Process], environ: Mapping[str, str]) -> dict[int, list[Process]]:
+    """The processes of each rank of the step that `environ` names; of torchrun, those of its workers.
 
     The agent's srun has the same variables, but no step of its own; this program has another one.
     """
-    by_rank: defaultdict[int, list[Process]] = defaultdict(list)
+    found = []
     for one in processes:
         step = one.environ.get("SLURM_STEP_ID")
         is_same = all(one.environ.get(name) == environ.get(name) for name in SAME_STEP)
-        rank = one.environ.get("RANK") or one.environ.get("SLURM_PROCID", "")
         is_parent = any(word.endswith("/launch.pyz") for word in one.argv[:8])
-        if is_same and step and step != environ.get("SLURM_STEP_ID") and rank.isdecimal() and not is_parent:
+        if is_same and step and step != environ.get("SLURM_STEP_ID") and not is_parent:
+            found.append(one)
+    workers = [one for one in found if "TORCHELASTIC_RUN_ID" in one.environ]
+    by_rank: defaultdict[int, list[Process]] = defaultdict(list)
+    for one in workers or found:
+        rank = one.environ.get("RANK") or one.environ.get("SLURM_PROCID", "")
+        if rank.isdecimal():
             by_rank[int(rank)].append(one)
-    return {rank: _foremost(by_rank[rank]) for rank in sorted(by_rank)}
+    return {rank: by_rank[rank] for rank in sorted(by_rank)}
 
 
-def _foremost(candidates: list[Process]) -> Process:
+def foremost(ones: list[Process]) -> Process:
     """Of a rank's processes: one that answers, one that has a RANK of its own, a Python, the topmost."""
     depth = {}
-    parents = {one.pid: one.parent for one in candidates}
+    parents = {one.pid: one.parent for one in ones}
     for pid, parent in parents.items():
         depth[pid], up = 0, parent
         while up in parents and depth[pid] < len(parents):
             depth[pid], up = depth[pid] + 1, parents[up]
     return min(
-        candidates,
+        ones,
         key=lambda one: (
             # What a rank has forked has its open files, too, and is below it.
             one.answers_in is None,
