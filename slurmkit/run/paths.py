@@ -28,6 +28,25 @@ class RunPaths(NamedTuple):
         """The script that Slurm runs."""
         return self.root / "job.sbatch"
 
+    def script(self, tag: str) -> Path:
+        """The script of the submit that `tag` marks; its path has the tag, for sites that keep no comment."""
+        return self.job_sbatch if tag == self.run_id else self.submits / tag / self.job_sbatch.name
+
+    @property
+    def submits(self) -> Path:
+        """The folder of what later submits of the run handed to sbatch."""
+        return self.root / "submits"
+
+    @property
+    def environment(self) -> Path:
+        """The variables that the job was submitted with, where the run may be submitted again by itself."""
+        return self.root / "environment.json"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by whoever decides what becomes of the run while none of its jobs does."""
+        return self.root / "lock"
+
     @property
     def launch_archive(self) -> Path:
         """What starts inside each task."""
@@ -71,6 +90,15 @@ class RunPaths(NamedTuple):
     def stacks(self, attempt: str, step: int) -> Path:
         """The folder of the stacks of all ranks of a step start that hung."""
         return self.root / "stacks" / attempt / str(step)
+
+    @property
+    def verdicts(self) -> Path:
+        """What was found when checkpoints were verified, so that it need not be found again."""
+        return self.root / "checkpoints.json"
+
+    def request(self, attempt: str, step: int) -> Path:
+        """The file that is there once the ranks of a step start are asked for a checkpoint."""
+        return self.root / "requests" / attempt / str(step)
 
     @property
     def all_exits(self) -> Path:

@@ -64,6 +64,8 @@ class Job(NamedTuple):
     working_directory: str | None = None
     submit_line: str | None = None
     restarts: int | None = None
+    ends_by: datetime | None = None
+    """When Slurm will end it, as long as it runs: its time limit, or the end of a preemption's grace."""
     steps: tuple[Step, ...] = ()
 
 

@@ -81,6 +81,7 @@ def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
         comment=text_or_none(row["Comment"]),
         working_directory=text_or_none(row["WorkDir"]),
         restarts=number(row["RestartCnt"]),
+        ends_by=parse_epoch(row["EndTime"]) if nodes and not state.is_final else None,
     )
 
 
