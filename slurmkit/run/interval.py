@@ -9,8 +9,18 @@ approximation to the optimum checkpoint interval", CACM 17, 1974) with 1 / (N r_
 from __future__ import annotations
 
 from math import sqrt
+from typing import TYPE_CHECKING
+
+from slurmkit.run.sentences import duration, seconds
+
+if TYPE_CHECKING:
+    from slurmkit.run.cost import Cost
 
 DAY = 86400.0
+FEWEST_FAILURES = 2
+"""With fewer, the time between them says nothing."""
+WORTH_SAYING = 0.01
+"""A gain in ETTR below this is none: the best interval is a broad one."""
 
 
 def failure_rate(nodes: float, per_node_day: float) -> float:
@@ -33,3 +43,26 @@ def expected_ettr(*, rate: float, restart: float, interval: float, write: float)
 def best_interval(*, rate: float, write: float) -> float:
     """The interval at which failures and saving cost least: sqrt(2 w / (N r_f)), for w far below it."""
     return sqrt(2 * write / rate)
+
+
+def advice(cost: Cost) -> str | None:
+    """The interval in use against the best one for the failures seen; None where no checkpoint was seen."""
+    if cost.interval is None:
+        return None
+    used = f"a checkpoint every {duration(cost.interval)}"
+    if cost.failures < FEWEST_FAILURES or not cost.mtbf:
+        return f"{used}; too few failures to tell the best interval"
+    seen = f"a failure every {duration(cost.mtbf)}"
+    if not cost.write:
+        return f'{used}, {seen}; how long saving takes is not known: mark it as the phase "checkpoint"'
+    rate = 1 / cost.mtbf
+    best = best_interval(rate=rate, write=cost.write)
+    ratios = [
+        expected_ettr(rate=rate, restart=cost.restart or 0.0, interval=interval, write=cost.write)
+        for interval in (cost.interval, best)
+    ]
+    told = f"{used}, {seconds(cost.write)} each, and {seen}: "
+    if ratios[1] - ratios[0] < WORTH_SAYING:
+        return f"{told}near the best interval, {duration(best)} (expected ETTR {ratios[1]:.2f})"
+    gain = f"expected ETTR {ratios[1]:.2f} instead of {ratios[0]:.2f}"
+    return f"{told}every {duration(best)} would be best ({gain})"
