@@ -18,7 +18,7 @@ _TEMPORARY = re.compile(
 
 
 def step_in(name: str) -> int | None:
-    """The step that a name carries: 100 of `step_100`, `iter-0000100.pt`, `epoch=3-step=100.ckpt`, `ckpt-100`.
+    """The step that a name carries: 100 of `step_100`, `iter-0000100.pt`, `epoch=3-step=100.ckpt`, `c_100`.
 
     Where it names no step and holds one number alone, that is taken: of `epoch_5.pt`, 5.
     """

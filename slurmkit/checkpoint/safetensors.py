@@ -66,7 +66,7 @@ def verify_file(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
 
 
 def verify_index(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
-    """Whether every file that an index (`*.safetensors.index.json`, `*.bin.index.json`) names is there and whole.
+    """Whether every file that an index (`*.safetensors.index.json`, also of `.bin`) names is there and whole.
 
     What the verdict rests on is given relative to the index's directory.
     """
@@ -220,7 +220,7 @@ def _is_one(path: Path) -> bool:
 LAYOUT = Layout(
     name="safetensors",
     summary="safetensors: one *.safetensors file, or a directory of them with model.safetensors.index.json",
-    resume=("{checkpoint}",),
+    resume=("--resume", "{checkpoint}"),
     reshards=True,
     step_of=step_in,
     is_named=lambda name: not is_temporary(name),
