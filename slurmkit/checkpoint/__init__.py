@@ -5,8 +5,8 @@
     >>> checkpoint.choose("checkpoints").chosen.step            # doctest: +SKIP
     100
 
-Names are loaded when they are first used: a training program that only wants `commit` or `requested` loads neither
-the layouts nor anything that is not in the standard library.
+Names are loaded when they are first used: a training program that only wants `commit` or `requested` loads
+neither the other layouts nor anything that is not in the standard library.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ class Verdict(NamedTuple):
     """What can be said of a checkpoint from the outside, and on which files that rests."""
 
     state: str
-    """`complete`, `incomplete` (pieces are missing, or it is being written), `damaged` (pieces contradict each
-    other), `unverified` (only a load can tell) or `foreign` (no checkpoint of this layout)."""
+    """`complete`, `incomplete` (pieces are missing, or it is being written), `damaged` (pieces contradict
+    each other), `unverified` (only a load can tell) or `foreign` (no checkpoint of this layout)."""
 
     reason: str
     """One sentence that names the file: "__3_0.distcp has 1,024 bytes of 4,096"."""
@@ -27,7 +27,9 @@ class Verdict(NamedTuple):
     """Number of the ranks that wrote it, where that can be told."""
 
     rests_on: tuple[str, ...] = ()
-    """Files, relative to the checkpoint, that the verdict rests on; of a checkpoint that is a file: `("",)`."""
+    """Files, relative to the checkpoint, that the verdict rests on; `("",)` where it is a file itself.
+
+    Kept verdicts are trusted only while their sizes and times stand."""
 
     saved: float | None = None
     """Epoch seconds at which it became complete: mtime of its marker, or of its newest file."""
@@ -40,7 +42,7 @@ class Layout:
     name: str
     summary: str
     resume: tuple[str, ...]
-    """What `[checkpoint] resume` usually is for it, e.g. `("--load", "{directory}", "--ckpt-step", "{step}")`."""
+    """What `[checkpoint] resume` usually is, e.g. `("--load", "{directory}", "--ckpt-step", "{step}")`."""
 
     reshards: bool
     """Whether another number of ranks can load it."""
@@ -49,7 +51,7 @@ class Layout:
     """The step by the entry's name alone; None where the name tells none."""
 
     is_named: Callable[[str], bool]
-    """Whether an entry of this name in the checkpoint folder can be one of this layout; temporary names are not."""
+    """Whether an entry of this name can be one of this layout; temporary names are none."""
 
     is_one: Callable[[Path], bool]
     """A cheap look: one listing of the directory, or the first bytes of a file. May raise OSError."""
