@@ -11,7 +11,7 @@ import gc
 import io
 import pickle
 import re
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 LIMIT = 256 << 20
 """Bytes of pickle that are read at most. The `.metadata` of a million tensors' pieces has 150 MB."""
@@ -59,6 +59,10 @@ class Inert:
     extend = add = update = append
 
 
+class _Reads(Protocol):
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
@@ -76,7 +80,7 @@ class _Unpickler(pickle.Unpickler):
         return Inert(pid)
 
 
-def load(file: BinaryIO, limit: int = LIMIT) -> Any:  # noqa: ANN401
+def load(file: _Reads, limit: int = LIMIT) -> Any:  # noqa: ANN401
     """What a pickle holds: plain values, and an `Inert` for every object of a class.
 
     Raises:

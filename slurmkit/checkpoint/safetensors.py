@@ -29,7 +29,7 @@ LONGEST_HEADER = 100_000_000
 """Bytes: the library itself refuses a longer one."""
 LONGEST_INDEX = 256 << 20
 MARKER_TOLERANCE = 1.0
-"""Seconds by which a data file may be newer than what is written last."""
+"""Seconds by which a data file may be newer than what is written last: the clocks of two nodes differ."""
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
     "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64,
@@ -119,16 +119,10 @@ def _verify_files(
 
 
 def _verify_open(file: BinaryIO, name: str, size: int, *, deep: bool) -> Verdict:
-    if size == 0:
-        return Verdict("incomplete", f"{name} is empty")
     start = file.read(9)
-    if not any(start):
-        return Verdict("damaged", f"{name} begins with zeros: space was set aside, and nothing written to it")
     length = int.from_bytes(start[:8], "little")
-    if len(start) == 9 and (length > LONGEST_HEADER or start[8:] != b"{"):
-        return Verdict("foreign", f"{name} begins with no header of safetensors")
-    if size < 8 + length or len(start) < 9:
-        return Verdict("incomplete", f"{name} has {size:,} bytes, and its header alone {8 + length:,}")
+    if size <= 8 or length > LONGEST_HEADER or start[8:] != b"{" or size < 8 + length:
+        return _without_header(start, name, size)
     try:
         end, metadata = _measure(b"{" + file.read(length - 1))
     except ValueError as fault:
@@ -145,6 +139,17 @@ def _verify_open(file: BinaryIO, name: str, size: int, *, deep: bool) -> Verdict
     if _sha256(file) != expected.lower().removeprefix("0x"):
         return Verdict("damaged", f"{name} is damaged: its data fail the checksum in its header")
     return Verdict("complete", f"{reason}, and its data are as their checksum says")
+
+
+def _without_header(start: bytes, name: str, size: int) -> Verdict:
+    if not start:
+        return Verdict("incomplete", f"{name} is empty")
+    if not any(start):
+        return Verdict("damaged", f"{name} begins with zeros: space was set aside, and nothing written to it")
+    length = int.from_bytes(start[:8], "little")
+    if len(start) > 8 and (length > LONGEST_HEADER or start[8:] != b"{"):
+        return Verdict("foreign", f"{name} begins with no header of safetensors")
+    return Verdict("incomplete", f"{name} has {size:,} bytes, and its header alone {8 + length:,}")
 
 
 def _measure(header: bytes) -> tuple[int, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint: files `__<rank>_<n>.distcp`, and `.metadata`, written last, that places all in them.
+"""torch.distributed.checkpoint: `__<rank>_<n>.distcp` files, and `.metadata`, written last, that places all.
 
 Into a directory that holds a checkpoint already torch writes the data in place and leaves the old `.metadata`
 until the end: after a save that was killed all names and sizes are right, and a load gives half of either.
@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from slurmkit.checkpoint import pickles, safetensors, zips
 from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.checkpoint.names import is_temporary, step_in
+from slurmkit.checkpoint.safetensors import MARKER_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
 METADATA = ".metadata"
-MARKER_TOLERANCE = 1.0
-"""Seconds by which a data file may be newer than `.metadata`: the clocks of two nodes differ."""
 SPOTS = 32
 """Data files of which the first and last items are looked at, where not all are."""
 _SHARD = re.compile(r"__(\d+)_\d+\.distcp")
@@ -261,11 +260,15 @@ def _shape(size: Any) -> tuple[int, ...]:  # noqa: ANN401
     return tuple(number for number in args if isinstance(number, int)) if isinstance(args, tuple) else ()
 
 
-def _is_one(path: Path) -> bool:
-    return path.is_dir() and any(
-        entry.name == METADATA or _SHARD.fullmatch(entry.name) or _RANK_METADATA.fullmatch(entry.name)
-        for entry in path.iterdir()
+def is_trace(name: str) -> bool:
+    """Whether a save of torch.distributed.checkpoint leaves a file of this name, at its start or its end."""
+    return name in {METADATA, f"{METADATA}.tmp"} or bool(
+        _SHARD.fullmatch(name) or _RANK_METADATA.fullmatch(name)
     )
+
+
+def _is_one(path: Path) -> bool:
+    return path.is_dir() and any(is_trace(entry.name) for entry in path.iterdir())
 
 
 LAYOUT = Layout(

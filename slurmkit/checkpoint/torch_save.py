@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurmkit.checkpoint import zips
 from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.checkpoint.names import is_temporary, step_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pt.tar", ".pth.tar")
@@ -28,11 +29,15 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
 def step_inside(path: Path) -> int | None:
     """The step that the saved dict of a whole file holds."""
     try:
-        found = zips.scalars(path, STEP_NAMES)
+        return step_in_dict(zips.saved(path))
     except OSError:
         return None
-    steps = (found.get(name) for name in STEP_NAMES)
-    return next((step for step in steps if isinstance(step, int) and step >= 0), None)
+
+
+def step_in_dict(saved: Mapping[Any, Any]) -> int | None:
+    """The step that a saved dict holds under one of the usual names."""
+    steps = (saved.get(name) for name in STEP_NAMES)
+    return next((step for step in steps if type(step) is int and step >= 0), None)
 
 
 def is_named(name: str) -> bool:

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import PurePath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from slurmkit.checkpoint import pickles
 from slurmkit.checkpoint.layout import Verdict
@@ -121,23 +121,31 @@ def verify_part(file: BinaryIO, name: str, start: int, size: int, *, deep: bool)
         return _verify_entries(archive, window, name, deep=deep)
 
 
-def scalars(path: Path, names: Iterable[str]) -> dict[str, int | float | str]:
-    """Numbers and texts that the saved dict holds under these names: those that are there, without a load.
+def saved(path: Path) -> dict[Any, Any]:
+    """The dict that was saved, with inert stand-ins for its tensors; empty where it can't be told.
 
     Raises:
         OSError: the file cannot be read.
     """
-    wanted = set(names)
     try:
         with zipfile.ZipFile(path) as archive:
             entry = next((one for one in archive.infolist() if one.filename.endswith("/data.pkl")), None)
             if entry is None:
                 return {}
             with archive.open(entry) as file:
-                saved = pickles.fields(pickles.load(file))  # type: ignore[arg-type]
+                return pickles.fields(pickles.load(file))
     except _FAULTS:
         return {}
-    return {name: saved[name] for name in wanted & saved.keys() if isinstance(saved[name], int | float | str)}
+
+
+def scalars(path: Path, names: Iterable[str]) -> dict[str, int | float | str]:
+    """Numbers and texts that the saved dict holds under these names: those that are there, without a load.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    found = saved(path)
+    return {name: found[name] for name in names if isinstance(found.get(name), int | float | str)}
 
 
 def unreadable(path: Path, error: OSError) -> Verdict:
