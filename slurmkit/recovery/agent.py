@@ -1,7 +1,8 @@
 """The agent on the batch host: the script exec's `python -E -P -m slurmkit.recovery.agent RUN_DIRECTORY`.
 
-It starts the step, passes signals on, waits, and writes down how it ended. Killed at any moment, it leaves a
-log of events that says how far it came. It ends as the rank that failed first, else as srun does.
+It starts the step, watches it, finds out why it ended, decides what follows, and sees to that. Killed at any
+moment, it leaves a log of events that says how far it came: the next attempt, or the supervisor, goes on from
+there. It ends as the rank that failed first, else as srun does.
 """
 
 from __future__ import annotations
@@ -13,28 +14,26 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from slurmkit.errors import SlurmError, SlurmkitError, UsageError
+from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.environment import as_started
 from slurmkit.recovery import report
 from slurmkit.recovery.attempt import current_attempt
-from slurmkit.recovery.fitness import check_nodes
-from slurmkit.recovery.placing import choose, place
-from slurmkit.recovery.rendezvous import choose_address
+from slurmkit.recovery.judging import past_allows, what_follows
+from slurmkit.recovery.requeue import move_on
 from slurmkit.recovery.setting import Setting
-from slurmkit.recovery.start import StepEnd, rendezvous_port, run_step
+from slurmkit.recovery.start import StepEnd
+from slurmkit.recovery.starting import Course, start_once
 from slurmkit.recovery.watching import WATCHED
-from slurmkit.run import events
-from slurmkit.run.fitness import Fitness
 from slurmkit.run.paths import RunPaths
 from slurmkit.spec.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-STARTS_FOR_A_PORT = 5
-"""A port that is taken between the trial and rank 0's start is met with the next one, so often."""
+    from slurmkit.recovery.policy import Decision
 
-
+TOLD_TO_END = StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
+"""Where Slurm ended the attempt while no step ran."""
 ENDING = frozenset(
     {
         signal.SIGHUP,
@@ -86,6 +85,7 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
     from slurmkit.slurm.process import find_program
     from slurmkit.spec import load_resolved
 
+    clock = SystemClock()
     return Setting(
         paths=paths,
         spec=load_resolved(paths.job_toml),
@@ -93,12 +93,30 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
         environ=environ,
         mask=mask,
         srun=find_program("srun", environ.get("PATH")),
-        clock=SystemClock(),
+        clock=clock,
+        began=clock.now().timestamp(),
     )
 
 
 def attempt(setting: Setting) -> int:
-    """One start of the run by Slurm, from its first event to its last."""
+    """One start of the run by Slurm: the step is started until its work is done, or something else follows.
+
+    Nothing is done without an event that says why.
+    """
+    begin(setting)
+    course = Course()
+    end, decision = TOLD_TO_END, past_allows(setting)
+    while decision is None or decision.action == "restart":
+        end = start_once(setting, course)
+        decision = what_follows(setting, course, end)
+        if decision.action == "restart" and is_told_to_end(within=decision.delay):
+            end = TOLD_TO_END
+            decision = what_follows(setting, course, end)
+    return finish(setting, course, end, decision)
+
+
+def begin(setting: Setting) -> None:
+    """The first event of the attempt."""
     this = setting.attempt
     setting.note(
         "attempt-started",
@@ -109,107 +127,35 @@ def attempt(setting: Setting) -> int:
         host=this.host,
     )
     report.attempt_started(this, setting.spec)
-    try:
-        end = run_steps(setting)
-    except SlurmkitError as error:
-        setting.note("attempt-ended", exit_code=error.exit_code, reason=error.what)
-        raise
+
+
+def is_told_to_end(*, within: float) -> bool:
+    """Wait so many seconds; whether SIGTERM came. All signals are blocked where no step runs."""
+    return signal.sigtimedwait([signal.SIGTERM], within) is not None
+
+
+def finish(setting: Setting, course: Course, end: StepEnd, decision: Decision) -> int:
+    """The last events of the attempt, and what has to be done for the next one; the agent's exit code."""
     was_told = signal.SIGTERM in end.received
+    reason = f"hung: no progress for {format_duration(int(end.hung.after))}" if end.hung else None
     setting.note(
         "attempt-ended",
         exit_code=end.exit_code,
         signal=int(signal.SIGTERM) if was_told else None,
-        reason=f"hung: no progress for {format_duration(int(end.hung.after))}" if end.hung else None,
+        reason=end.error.what if end.error else reason,
+        next=decision.action,
     )
-    outcome = run_outcome(end, was_cancelled=was_told and is_cancel_requested(setting))
-    # Other tasks of an array go on; and why Slurm ended an attempt, and what follows, it alone knows.
-    if outcome is not None and this.array_job_id is None:
-        setting.note("run-ended", outcome=outcome, exit_code=end.exit_code)
-    report.attempt_ended(end.exit_code, was_told=was_told, outcome=outcome)
+    if end.error:
+        report.say(str(end.error))
+    outcome = course.outcome(decision)
+    # Other tasks of an array go on.
+    if outcome is not None and setting.attempt.array_job_id is None:
+        why = decision.reason if decision.action == "stop" else None
+        setting.note("run-ended", outcome=outcome, exit_code=end.exit_code, reason=why)
+    if decision.action in {"requeue", "resubmit"}:
+        move_on(setting, decision)
+    report.attempt_ended(end.exit_code, was_told=was_told, outcome=outcome, follows=decision.action)
     return end.exit_code
-
-
-def run_steps(setting: Setting) -> StepEnd:
-    """Start the step, again where its port was taken. What else may follow a failure has its place here.
-
-    Raises:
-        JobFailed: too few nodes are fit, or the mesh does not come out on them.
-    """
-    this, spec = setting.attempt, setting.spec
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if setting.environ.get(name):
-            report.say(f"{name}={setting.environ[name]} is the job's own and stays")
-    address = rendezvous_address(setting, this.nodes[0])
-    fitness, told_to_end = check(setting, address) if spec.launch.check_nodes else (Fitness(), False)
-    if told_to_end:
-        return StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
-    topology = fitness.topology or network(setting)
-    placement = place(setting, choose(this.nodes, spec.spare_nodes, fitness.unfit), topology)
-    if placement.nodes[0] != this.nodes[0]:
-        address = rendezvous_address(setting, placement.nodes[0])
-    for number in range(STARTS_FOR_A_PORT):
-        if number:
-            report.say("the step starts again, with another port")
-        end = run_step(setting, number, placement, address)
-        if not end.is_port_taken or signal.SIGTERM in end.received:
-            break
-    return end
-
-
-def check(setting: Setting, address: str) -> tuple[Fitness, bool]:
-    """Check the nodes, and write down what was found; whether the job was told to end meanwhile."""
-    began = setting.clock.monotonic()
-    port, claim = rendezvous_port(setting, 0)
-    # Where the ranks meet somewhere else, that is for them to find out.
-    is_own = bool(setting.environ.get("MASTER_ADDR"))
-    with claim:
-        fitness, told_to_end = check_nodes(setting, None if is_own else (address, port))
-    setting.note(
-        "nodes-checked",
-        nodes=list(setting.attempt.nodes),
-        unfit=[{"node": node, "reasons": why} for node, why in fitness.unfit.items()],
-        warnings=[{"node": node, "reasons": why} for node, why in fitness.warnings.items()],
-        seconds=round(setting.clock.monotonic() - began, 3),
-        reason=fitness.why_not,
-    )
-    report.nodes_checked(fitness)
-    return fitness, told_to_end
-
-
-def network(setting: Setting) -> Mapping[str, str]:
-    """Where the nodes are in the network, as Slurm tells it, where that matters; the nodes told nothing."""
-    if setting.spec.parallel is None:
-        return {}
-    try:
-        return setting.connect().topology()
-    except SlurmError as error:
-        report.say(f"the order of nodes stays Slurm's: {error.what}")
-        return {}
-
-
-def rendezvous_address(setting: Setting, node: str) -> str:
-    """MASTER_ADDR; the user's own goes before any choice."""
-    given = setting.environ.get("MASTER_ADDR")
-    if given:
-        return given
-    address, remark = choose_address(node, setting.connect)
-    if remark:
-        report.say(remark)
-    return address
-
-
-def run_outcome(end: StepEnd, *, was_cancelled: bool) -> str | None:
-    """How the run ended: "completed", "failed" or "cancelled"; None where that is for Slurm to say."""
-    if was_cancelled:
-        return "cancelled"
-    if signal.SIGTERM in end.received:
-        return None
-    return "failed" if end.exit_code else "completed"
-
-
-def is_cancel_requested(setting: Setting) -> bool:
-    """Whether somebody has asked slurmkit to cancel the run."""
-    return any(event.kind == "cancel-requested" for event in events.read(setting.paths))
 
 
 def leave(exit_code: int) -> NoReturn:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.recovery.causes import Cause
+    from slurmkit.recovery.diagnosis import Diagnosis
     from slurmkit.recovery.exits import Others, RankExit
     from slurmkit.recovery.monitor import Finding
+    from slurmkit.recovery.policy import Decision
     from slurmkit.run.fitness import Fitness
     from slurmkit.spec.model import JobSpec
 
@@ -120,9 +122,20 @@ def _of_others(count: Others) -> str:
     return "".join(f"; {text}" for text in words)
 
 
-def attempt_ended(exit_code: int, *, was_told: bool, outcome: str | None) -> None:
+def decided(diagnosis: Diagnosis, decision: Decision) -> None:
+    """Why it ended, by what that is known, and what follows."""
+    say(f"{diagnosis.kind}: {diagnosis.sentence}")
+    for line in diagnosis.evidence:
+        write(f"  {line}")
+    when = f" in {decision.delay:.0f} s" if decision.delay >= 1 else ""
+    say(f"what follows: {decision.action}{when}; {decision.reason}")
+
+
+def attempt_ended(exit_code: int, *, was_told: bool, outcome: str | None, follows: str) -> None:
     """The last line of the batch log."""
-    if was_told:
+    if outcome is None and not was_told:
+        say(f"this attempt is over, the run goes on: {follows} (exit code {exit_code})")
+    elif was_told:
         say(f"Slurm ended this attempt{f': {outcome}' if outcome else ''} (exit code {exit_code})")
     else:
         say(f"{outcome} (exit code {exit_code})")

@@ -30,17 +30,23 @@ class Setting:
     """The signals that were blocked before the agent blocked its own."""
     srun: str
     clock: Clock
+    began: float
+    """When the agent started, in seconds since 1970."""
 
     def connect(self) -> Commands:
-        """A client for the few questions that an agent has."""
+        """A client for the few questions that an agent has: it asks again itself, where that is of use."""
+        from slurmkit.slurm import process
         from slurmkit.slurm.commands import Commands
 
-        return Commands(environment=self.environ, timeout=20.0)
+        return Commands(environment=self.environ, timeout=20.0, retry=process.NEVER)
 
-    def note(self, kind: str, **fields: object) -> None:
-        """Append an event of this attempt. A full disk does not end the job: it is said in the log."""
+    def note(self, kind: str, /, **fields: object) -> None:
+        """Append an event, of this attempt unless it names another.
+
+        A full disk does not end the job: it is said in the log.
+        """
         told = {name: value for name, value in fields.items() if value is not None}
         try:
-            events.append(self.paths, kind, at=self.clock.now(), attempt=self.attempt.name, **told)
+            events.append(self.paths, kind, at=self.clock.now(), **{"attempt": self.attempt.name, **told})
         except OSError as error:
             report.say(f"the event {kind} could not be written: {error}")

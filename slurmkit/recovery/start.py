@@ -7,25 +7,30 @@ import secrets
 import signal
 from contextlib import closing, nullcontext
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError, UsageError
 from slurmkit.launch.port import ephemeral_range
 from slurmkit.launch.rendezvous import host_and_port
-from slurmkit.recovery import report, step
+from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits, with_log
+from slurmkit.recovery.limit import end_of_job
+from slurmkit.recovery.lookout import Lookout
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
+from slurmkit.recovery.saving import Saving
 from slurmkit.recovery.watching import watch
 from slurmkit.slurm import process
 from slurmkit.slurm.environment import strip
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from slurmkit.checkpoint.choice import Checkpoint
     from slurmkit.recovery.monitor import Finding
     from slurmkit.recovery.placing import Placement
     from slurmkit.recovery.setting import Setting
@@ -48,6 +53,18 @@ class StepEnd(NamedTuple):
     first_failure: RankExit | None = None
     """The rank that failed first."""
     hung: Hung | None = None
+    told: int | None = None
+    """A signal that Slurm sent the ranks, and not the agent."""
+    at_limit: bool = False
+    """Whether the agent ended it as its time was nearly over, or it left with a checkpoint when asked."""
+    at_step: int | None = None
+    """The lowest step of the ranks heard."""
+    newest: Checkpoint | None = None
+    """The newest complete checkpoint that was seen."""
+    error: SlurmkitError | None = None
+    """Why it was not started at all."""
+    unfit: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The nodes that are to blame for that."""
 
     @property
     def is_port_taken(self) -> bool:
@@ -57,13 +74,17 @@ class StepEnd(NamedTuple):
     @property
     def exit_code(self) -> int:
         """What the agent ends with: srun itself reports the highest code, often that of an echo."""
+        if self.error:
+            return self.error.exit_code
         if self.hung:
             return 1  # whatever srun makes of a step that the agent has killed
         return self.first_failure.status if self.first_failure else self.status
 
 
-def run_step(setting: Setting, number: int, placement: Placement, address: str) -> StepEnd:
-    """Start the step once and wait for its end."""
+def run_step(
+    setting: Setting, number: int, placement: Placement, address: str, chosen: Checkpoint | None
+) -> StepEnd:
+    """Start the step once, from a checkpoint where there is one, and wait for its end."""
     paths, this, spec = setting.paths, setting.attempt, setting.spec
     logs, stacks = paths.logs(this.name), paths.stacks(this.name, number)
     make_folders(logs, paths.exit(this.name, number))
@@ -81,7 +102,15 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
     )
     with claim, closing(monitor):
         environ = step.step_environment(
-            setting.environ, paths, this, number, address=address, port=port, placement=placement
+            setting.environ,
+            paths,
+            this,
+            number,
+            address=address,
+            port=port,
+            placement=placement,
+            spec=spec,
+            chosen=chosen,
         ) | step.telling_environment(
             setting.environ,
             own_address(this.nodes[1:]),
@@ -90,10 +119,18 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
             token=token,
             stacks=stacks,
         )
-        argv = step.srun_command(spec, paths, this.name, placement)
-        setting.note("step-started", step=number, argv=argv, master_addr=address, master_port=port)
+        argv = step.srun_command(resuming.resuming(spec, chosen), paths, this.name, placement)
+        setting.note(
+            "step-started",
+            step=number,
+            argv=argv,
+            master_addr=address,
+            master_port=port,
+            from_step=chosen.step if chosen else None,
+        )
         report.step_started(number, host_and_port(address, port), logs)
         srun, stderr = step.start(argv, setting.srun, environ, setting.mask)
+        saving = look_after(setting, number, placement, environ, chosen)
         hung: list[Hung] = []
 
         def must_end(finding: Finding) -> bool:
@@ -111,11 +148,39 @@ def run_step(setting: Setting, number: int, placement: Placement, address: str) 
                 clock=setting.clock,
                 grace=parse_duration(spec.launch.grace) if spec.launch.kill_on_bad_exit else None,
                 must_end=must_end,
+                attendant=saving,
             )
     exits = read_exits(paths.exit(this.name, number))
     end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), hung=hung[0] if hung else None)
+    end = end._replace(
+        told=next((one.fields.get("signal") for one in seen.notices if one.kind == "rank-told"), None),
+        at_limit=saving.is_over or saving.has_saved,
+        newest=saving.newest,
+    )
     _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
     return end
+
+
+def look_after(
+    setting: Setting,
+    number: int,
+    placement: Placement,
+    environ: Mapping[str, str],
+    chosen: Checkpoint | None,
+) -> Saving:
+    """What looks after the checkpoints of a step, and after the end of its time."""
+    wanted = setting.spec.checkpoint
+    size = step.world_size(setting.spec, setting.attempt, setting.environ)
+    lookout = Lookout(partial(resuming.look, setting, size), setting.clock) if wanted else None
+    return Saving(
+        setting=setting,
+        number=number,
+        nodes=() if placement.is_all else placement.nodes,
+        environ=environ,
+        lookout=lookout,
+        newest=chosen,
+        ends_by=end_of_job(setting) if wanted else None,
+    )
 
 
 def rendezvous_port(setting: Setting, number: int) -> tuple[str, AbstractContextManager[object]]:
@@ -186,6 +251,7 @@ def _end(
         first = first_failure(exits, arrived, offsets)
     return StepEnd(
         status=status,
+        at_step=monitor.tally.lowest_step(),
         received=seen.received,
         said=tuple(seen.said),
         exits=exits,
@@ -201,6 +267,7 @@ def _tell_end(setting: Setting, number: int, end: StepEnd, port: str, log_of: Lo
         exit_code=end.status,
         port_taken=end.is_port_taken or None,
         received=[signal.Signals(one).name for one in end.received] or None,
+        at_step=end.at_step,
         hung=bool(end.hung) or None,
         first_failure=report.as_fields(end.first_failure, end.said),
         ranks_failed=sum(others(end.exits, end.first_failure)) if end.first_failure else None,

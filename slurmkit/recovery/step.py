@@ -18,6 +18,7 @@ from slurmkit.spec.gres import gpu_count, tasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from slurmkit.checkpoint.choice import Checkpoint
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.recovery.placing import Placement
     from slurmkit.recovery.setting import Setting
@@ -65,9 +66,21 @@ def step_environment(
     address: str,
     port: str,
     placement: Placement | None = None,
+    spec: JobSpec | None = None,
+    chosen: Checkpoint | None = None,
 ) -> dict[str, str]:
     """The variables of srun and of every rank's parent. `environ` is the batch script's."""
-    placed = {}
+    placed: dict[str, str] = {}
+    if spec is not None and spec.checkpoint is not None:
+        placed |= {
+            "SLURMKIT_CHECKPOINTS": str(Path(spec.checkpoint.path).absolute()),
+            "SLURMKIT_CHECKPOINT_SIGNAL": spec.checkpoint.signal,
+            "SLURMKIT_CHECKPOINT_REQUEST": str(paths.request(attempt.name, step)),
+        }
+    if chosen is not None:
+        placed["SLURMKIT_RESUME_FROM"] = str(chosen.path)
+        if chosen.step is not None:
+            placed["SLURMKIT_RESUME_STEP"] = str(chosen.step)
     if placement is not None and placement.hostfile is not None:
         placed[HOSTFILE] = str(placement.hostfile)
     if placement is not None and placement.mesh is not None:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,6 +25,8 @@ srun would kill them at once."""
 
 TICK = 1.0
 KEPT_LINES = 200
+NODE_FAILURE = "error: Node failure on "
+"""srun's word, under --no-kill, for a node that is gone: its ranks leave no word of their own."""
 STDERR = 2
 
 
@@ -39,8 +41,27 @@ class Watched:
     said: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     """The last lines of srun's stderr."""
     notices: list[RankNotice] = field(default_factory=list)
+    lost_node: bool = False
+    """Whether srun has said that a node of the step is gone."""
     killed: bool = False
     """Whether the agent itself had to kill the step."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a rank has failed, or its node is gone: the others are about to end, or wait in vain."""
+        return self.lost_node or any(map(_is_failure, self.notices))
+
+
+class Attendant(Protocol):
+    """What else is looked after while a step runs."""
+
+    def takes(self, number: int) -> bool:
+        """Whether a signal is for the agent itself, and not to be passed on to the ranks."""
+        ...
+
+    def tick(self, seen: Watched) -> bool:
+        """Look after it, about once a second; whether the step has to end."""
+        ...
 
 
 class Arrivals:
@@ -83,6 +104,7 @@ def watch(
     clock: Clock,
     grace: float | None,
     must_end: Callable[[Finding], bool],
+    attendant: Attendant,
 ) -> Watched:
     """Attend to the step until srun has ended.
 
@@ -99,10 +121,10 @@ def watch(
         while True:
             for source, _ in ready.poll(max(0.0, next_tick - clock.monotonic()) * 1000):
                 if source == signals.fileno():
-                    if _attend_to_signals(srun, signals.take(), seen):
+                    if _attend_to_signals(srun, signals.take(), seen, attendant):
                         _copy_rest(stderr, seen)
                         seen.notices += monitor.receive(clock.now().timestamp())
-                        _pass_on(srun, signals.take(), seen, is_there=False)
+                        _pass_on(None, signals.take(), seen, attendant)
                         return seen
                 elif source == stderr:
                     if not _copy(stderr, seen):
@@ -113,7 +135,8 @@ def watch(
                 continue
             next_tick = clock.monotonic() + TICK
             verdicts = [must_end(finding) for finding in monitor.tick(clock.now().timestamp())]
-            if stop_at is None and grace is not None and any(map(_is_failure, seen.notices)):
+            verdicts.append(attendant.tick(seen))
+            if stop_at is None and grace is not None and seen.has_failed:
                 stop_at = clock.monotonic() + grace
             is_overdue = stop_at is not None and clock.monotonic() >= stop_at
             if not seen.killed and (any(verdicts) or is_overdue):
@@ -125,22 +148,22 @@ def _is_failure(notice: RankNotice) -> bool:
     return notice.kind == "rank-ended" and notice.fields.get("exit_code") != 0
 
 
-def _attend_to_signals(srun: int, numbers: Iterable[int], seen: Watched) -> bool:
+def _attend_to_signals(srun: int, numbers: Iterable[int], seen: Watched, attendant: Attendant) -> bool:
     """Pass signals on, each once; whether srun has ended."""
     numbers = bytes(numbers)
     ended = 0
     if signal.SIGCHLD in numbers:
         ended, seen.status = os.waitpid(srun, os.WNOHANG)
-    _pass_on(srun, numbers, seen, is_there=not ended)
+    _pass_on(None if ended else srun, numbers, seen, attendant)
     return bool(ended)
 
 
-def _pass_on(srun: int, numbers: Iterable[int], seen: Watched, *, is_there: bool) -> None:
+def _pass_on(srun: int | None, numbers: Iterable[int], seen: Watched, attendant: Attendant) -> None:
     for number in dict.fromkeys(numbers):
         if number == signal.SIGCHLD:
             continue
         seen.received.append(number)
-        if is_there and number in PASSED_ON:
+        if srun is not None and number in PASSED_ON and not attendant.takes(number):
             os.kill(srun, number)
 
 
@@ -149,7 +172,9 @@ def _copy(stderr: int, seen: Watched) -> bool:
     data = os.read(stderr, 65536)
     if not data:
         return False
-    seen.said.extend(data.decode("utf-8", "replace").splitlines())
+    lines = data.decode("utf-8", "replace").splitlines()
+    seen.said.extend(lines)
+    seen.lost_node = seen.lost_node or any(NODE_FAILURE in line for line in lines)
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
     return True

@@ -64,7 +64,7 @@ class Event(NamedTuple):
         return int(value) if isinstance(value, int | float) else None
 
 
-def append(paths: RunPaths, kind: str, *, at: datetime | None = None, **fields: object) -> None:
+def append(paths: RunPaths, kind: str, /, *, at: datetime | None = None, **fields: object) -> None:
     """Append one event and force it to disk. Values that JSON lacks are written as text.
 
     Raises:

@@ -9,11 +9,15 @@ from slurmkit.script.quoting import directive_quoted
 from slurmkit.script.step import counts_by_gpu
 from slurmkit.spec.gres import format_gpus, node_count, parse_gpus, tasks
 from slurmkit.spec.options import OPTIONS
+from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurmkit.spec.model import JobSpec, OptionValue
+    from slurmkit.spec.model import Checkpoint, JobSpec, OptionValue
+
+LONGEST_WARNING = 65535
+"""Seconds; Slurm takes no more."""
 
 
 class Directives(NamedTuple):
@@ -23,13 +27,18 @@ class Directives(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def directives(spec: JobSpec, *, log: Path, run_id: str) -> Directives:
+def directives(spec: JobSpec, *, log: Path, run_id: str, warns: str | None = None) -> Directives:
     """The options of a job in the order of the table, its name first; `log` is the folder of the batch log.
+
+    `warns` is whom Slurm signals before the time limit: `batch`, as the agent is there to see to it, `steps`,
+    as nobody else does, or None.
 
     Raises:
         UsageError: the job cannot be asked for like this; says why.
     """
     values = job_options(spec, log=log, run_id=run_id)
+    if warns is not None and spec.checkpoint is not None:
+        values.setdefault("signal", _warning(spec.checkpoint, warns))
     lines = []
     arguments = []
     for flag, value in [("--job-name", spec.name), *_spelled(values)]:
@@ -56,9 +65,17 @@ def job_options(spec: JobSpec, *, log: Path, run_id: str) -> dict[str, OptionVal
         values["output"] = _batch_log(log, is_array="array" in values)
     # A requeued job would otherwise overwrite the log of the attempt that failed.
     values.setdefault("open_mode", "append")
+    if (spec.checkpoint or spec.retry) and "no_requeue" not in values:
+        values.setdefault("requeue", True)
     comment = values.get("comment")
     values["comment"] = f"{comment} slurmkit:{run_id}" if comment else f"slurmkit:{run_id}"
     return values
+
+
+def _warning(checkpoint: Checkpoint, whom: str) -> str:
+    """The signal that asks for a checkpoint, so long before the limit; it reaches one of the two."""
+    lead = min(parse_duration(checkpoint.lead_time), LONGEST_WARNING)
+    return f"{'B:' if whom == 'batch' else ''}{checkpoint.signal}@{lead}"
 
 
 def _tasks(spec: JobSpec) -> dict[str, OptionValue]:

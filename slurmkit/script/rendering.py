@@ -49,20 +49,23 @@ def render(
     *,
     run_directory: Path,
     run_id: str,
+    tag: str | None = None,
     python: str = sys.executable,
     template: str = "managed",
     directory: Path,
 ) -> Rendered:
     """Render a job; `template` is `managed`, `plain` or the path of a user's own, which runs in a sandbox.
 
-    Relative paths of the job file count from `directory`.
+    Relative paths of the job file count from `directory`. `tag` marks the job in its comment, in place of the
+    run id.
 
     Raises:
         UsageError: the job cannot be written as a script, or the user's template fails; says where.
     """
     secrets = {name: value for name, value in spec.environment.variables.items() if is_secret(name)}
     spec = _exporting(spec, secrets)
-    options = directives(spec, log=run_directory / "logs", run_id=run_id)
+    warns = {"managed": "batch", "plain": "steps"}.get(template)
+    options = directives(spec, log=run_directory / "logs", run_id=tag or run_id, warns=warns)
     context = {
         "title": _one_line(f"{spec.name}, rendered by slurmkit"),
         "directives": "\n".join(f"#SBATCH {line}" for line in options.lines),

@@ -33,6 +33,7 @@ class Monitor:
         return [SimpleNamespace(kind=kind, fields={"exit_code": int(code)})]
     def tick(self, now): return FINDINGS.pop() if FINDINGS else []
 
+TAKEN = signal.SIGQUIT
 FINDINGS, GRACE, NOTICE = [list(found) for found in eval(sys.argv[1])], eval(sys.argv[2]), sys.argv[3]
 monitor = Monitor()
 if NOTICE:
@@ -42,7 +43,12 @@ argv = sys.argv[4:]
 srun, stderr = step.start(argv, argv[0], dict(PATH="/usr/bin:/bin"), mask)
 watching.TICK = 0.05
 must_end = lambda finding: print("found", finding, flush=True) or finding == "hung"
-seen = watching.watch(srun, stderr, monitor, clock=SystemClock(), grace=GRACE, must_end=must_end)
+class Attendant:
+    def takes(self, number): return number == TAKEN
+    def tick(self, seen): return False
+seen = watching.watch(
+    srun, stderr, monitor, clock=SystemClock(), grace=GRACE, must_end=must_end, attendant=Attendant()
+)
 print(seen.status, *sorted(seen.received), *(["killed"] if seen.killed else []), *seen.said)
 """
 
@@ -85,6 +91,15 @@ def test_signals_are_passed_on_once_and_a_sigterm_is_only_noted(watching: subpro
         assert watching.stdout.readline() == f"{said}\n"
     os.kill(watching.pid, signal.SIGUSR2)
     assert watching.stdout.read() == f"{7 << 8} 1 10 10 12 15\n"
+
+
+def test_a_signal_that_is_for_the_agent_itself_is_not_passed_on(watching: subprocess.Popen[str]) -> None:
+    assert watching.stdout is not None
+    os.kill(watching.pid, signal.SIGQUIT)  # srun would end at it
+    os.kill(watching.pid, signal.SIGHUP)
+    assert watching.stdout.readline() == "hup\n"
+    os.kill(watching.pid, signal.SIGUSR2)
+    assert watching.stdout.read() == f"{7 << 8} 1 3 12\n"
 
 
 def test_srun_stands_in_a_group_of_its_own_so_that_nothing_reaches_it_twice(

@@ -1,0 +1,58 @@
+"""When Slurm will end the job, and what it says of the job now: the agent's few questions to slurmctld."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import AccountingOff, SlurmError
+from slurmkit.slurm.ids import JobId
+
+if TYPE_CHECKING:
+    from slurmkit.recovery.setting import Setting
+    from slurmkit.slurm.records import Job
+
+UNSET = "4294967294"
+
+
+def end_of_job(setting: Setting, *, ask: bool = False) -> float | None:
+    """When Slurm will end this job, in seconds since 1970; None where it will not, or does not answer.
+
+    Since 23.02 the job's own environment tells; with `ask`, slurmctld is asked all the same: a time limit can
+    be changed, and a preemption's grace ends earlier.
+    """
+    told = setting.environ.get("SLURM_JOB_END_TIME", "")
+    if told.isdigit() and told != UNSET and not ask:
+        return float(told)
+    job = live_job(setting)
+    if job is None or job.ends_by is None:
+        return float(told) if told.isdigit() and told != UNSET else None
+    return job.ends_by.timestamp()
+
+
+def live_job(setting: Setting) -> Job | None:
+    """This job as slurmctld has it now; None where it does not answer, or knows it no more."""
+    try:
+        jobs = setting.connect().jobs([JobId.parse(setting.attempt.job_id)])
+    except SlurmError:
+        return None
+    return jobs[0] if jobs else None
+
+
+def recorded_job(setting: Setting, restart: int | None = None) -> Job | None:
+    """The record that accounting has of this attempt, or of an earlier one; None where it has none."""
+    wanted = setting.attempt.restart if restart is None else restart
+    try:
+        jobs = setting.connect().accounting([JobId.parse(setting.attempt.job_id)], duplicates=True)
+    except (AccountingOff, SlurmError):
+        return None
+    return next((job for job in jobs if job.restarts == wanted), None)
+
+
+def nodes_down(setting: Setting) -> tuple[str, ...]:
+    """Which of the job's nodes Slurm counts as lost."""
+    try:
+        nodes = setting.connect().nodes(setting.attempt.nodes)
+    except SlurmError:
+        return ()
+    lost = {node.name for node in nodes if node.state.is_down}
+    return tuple(node for node in setting.attempt.nodes if node in lost)

@@ -1,0 +1,144 @@
+"""Having the run start again elsewhere: its job is requeued once, or the run submitted again.
+
+Whatever becomes of Slurm's answers, nothing is done twice; nodes are excluded without a race.
+"""
+
+from __future__ import annotations
+
+import signal
+from math import ceil
+from typing import TYPE_CHECKING
+
+from slurmkit.errors import Refused, SlurmError, SlurmkitError
+from slurmkit.recovery import report
+from slurmkit.recovery.limit import end_of_job, live_job
+from slurmkit.run.resubmit import resubmit
+from slurmkit.slurm.hostlist import fold
+from slurmkit.slurm.ids import JobId
+from slurmkit.spec.units import format_memory, parse_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmkit.recovery.policy import Decision
+    from slurmkit.recovery.setting import Setting
+    from slurmkit.slurm.commands import Commands
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+
+
+AFTER_TOLD = 20.0
+"""Seconds, of the 30 that Slurm leaves after SIGTERM, for a request that may need to be made again."""
+WITHOUT_END = 1800.0
+"""Seconds for the requests of a job that Slurm would not end."""
+BEFORE_END = 3.0
+
+
+def move_on(setting: Setting, decision: Decision) -> None:
+    """Have the run start in another allocation; what Slurm does not take is left to the supervisor."""
+    if decision.action == "requeue" and requeue(
+        setting, exclude=decision.without, until=_last_moment(setting)
+    ):
+        return
+    memory = _more_memory(setting, decision.memory) if decision.memory else {}
+    try:
+        made = resubmit(
+            setting.paths,
+            slurm=setting.connect(),
+            clock=setting.clock,
+            by="agent",
+            instead_of=setting.attempt.job_id,
+            exclude=decision.without,
+            options=memory,
+        )
+    except SlurmkitError as error:
+        report.say(f"{error}\n  the run is left to the supervisor: slurmkit supervise, or slurmkit resume")
+        return
+    report.say(f"the run goes on as job {made.id}")
+
+
+def _last_moment(setting: Setting) -> float:
+    now = setting.clock.now().timestamp()
+    if signal.SIGTERM in signal.sigpending():
+        return now + AFTER_TOLD
+    ends_by = end_of_job(setting)
+    return now + WITHOUT_END if ends_by is None else max(ends_by - BEFORE_END, now)
+
+
+def _more_memory(setting: Setting, factor: float) -> dict[str, str]:
+    """The job's request of memory, by whichever option it makes it, so many times as much."""
+    for name in ("mem", "mem_per_cpu", "mem_per_gpu"):
+        asked = setting.spec.resources.get(name)
+        if asked is not None:
+            return {name: format_memory(ceil(parse_memory(str(asked)) * factor))}
+    return {}
+
+
+def requeue(setting: Setting, *, exclude: Sequence[str], until: float) -> bool:
+    """Have Slurm requeue this job, without some nodes; whether it did, `until` that moment at the latest.
+
+    With nodes to exclude it is held first: their list can be set only while the job waits. The intent is on
+    disk before, so that a supervisor finishes what is cut short.
+    """
+    job = JobId.parse(setting.attempt.job_id)
+    setting.note(
+        "requeueing", job_id=setting.attempt.job_id, hold=bool(exclude) or None, exclude=list(exclude) or None
+    )
+    slurm = setting.connect()
+    pause = FIRST_PAUSE
+    while not _is_requeued(setting):
+        try:
+            _ask(slurm, job, hold=bool(exclude))
+            break
+        except Refused as error:
+            if _is_requeued(setting):
+                break
+            if not error.passing:
+                report.say(f"Slurm does not requeue the job: {error.what}")
+                return False
+            why = error.what
+        except SlurmError as error:
+            why = error.what
+        if setting.clock.now().timestamp() + pause >= until:
+            report.say(f"the job could not be requeued in time: {why}")
+            return False
+        report.say(f"requeue: {why}; tried again in {pause:.0f} s")
+        setting.clock.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    if exclude:
+        _exclude_and_release(slurm, job, exclude)
+    setting.note("requeued", job_id=setting.attempt.job_id)
+    return True
+
+
+def _ask(slurm: Commands, job: JobId, *, hold: bool) -> None:
+    """One request; a job that was submitted with --no-requeue is first allowed it: its owner may.
+
+    Raises:
+        SlurmError: it was not carried out, or may have been.
+    """
+    try:
+        slurm.requeue(job, hold=hold)
+    except Refused as error:
+        if error.passing:
+            raise
+        slurm.update(job, {"Requeue": "1"})
+        slurm.requeue(job, hold=hold)
+
+
+def _is_requeued(setting: Setting) -> bool:
+    """Whether Slurm has the job for another start already."""
+    job = live_job(setting)
+    return job is not None and job.restarts is not None and job.restarts > setting.attempt.restart
+
+
+def _exclude_and_release(slurm: Commands, job: JobId, exclude: Sequence[str]) -> None:
+    """The job starts again only after this; what fails here is for the supervisor to finish."""
+    try:
+        slurm.update(job, {"ExcNodeList": fold(exclude)})
+    except SlurmError as error:
+        report.say(f"the nodes could not be excluded: {error.what}")
+    try:
+        slurm.release(job)
+    except SlurmError as error:
+        report.say(f"the job is requeued and still held: {error.what}; try: scontrol release {job}")
