@@ -13,7 +13,6 @@ from slurmkit.errors import Refused, SlurmError, SlurmkitError
 from slurmkit.recovery import report
 from slurmkit.recovery.limit import end_of_job, live_job
 from slurmkit.run.resubmit import resubmit
-from slurmkit.slurm.hostlist import fold
 from slurmkit.slurm.ids import JobId
 from slurmkit.spec.units import format_memory, parse_memory
 
@@ -135,7 +134,7 @@ def _is_requeued(setting: Setting) -> bool:
 def _exclude_and_release(slurm: Commands, job: JobId, exclude: Sequence[str]) -> None:
     """The job starts again only after this; what fails here is for the supervisor to finish."""
     try:
-        slurm.update(job, {"ExcNodeList": fold(exclude)})
+        slurm.exclude(job, exclude)
     except SlurmError as error:
         report.say(f"the nodes could not be excluded: {error.what}")
     try:

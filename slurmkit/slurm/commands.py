@@ -142,6 +142,22 @@ class Commands:
             found += _parsed("sacct", partial(sacct.parse, text, asked, ids))
         return sacct.count_restarts(found) if duplicates else found
 
+    def excluded(self, job: JobId) -> tuple[str, ...]:
+        """The nodes that a job must not have, as it stands in the queue; none where it is there no more."""
+        from slurmkit.slurm.hostlist import expand
+
+        try:
+            text = self._read(["squeue", *self._clusters, "--noheader", "--format=%x", f"--jobs={job}"])
+        except JobUnknown:
+            return ()
+        return _parsed("squeue", lambda: tuple(expand(text.strip())))
+
+    def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
+        """Exclude further nodes from a pending job; `scontrol update` itself replaces the list."""
+        from slurmkit.slurm.hostlist import fold
+
+        self.update(job, {"ExcNodeList": fold({*self.excluded(job), *nodes})})
+
     def nodes(self, names: Collection[str] | None = None) -> list[Node]:
         """As `Slurm.nodes`; a name that Slurm does not know is absent."""
         from slurmkit.slurm import scontrol
