@@ -42,7 +42,7 @@ def reason(job: Job, attempt: Attempt | None) -> str:
     if any(step.state.name == "OUT_OF_MEMORY" for step in job.steps):
         state = "OUT_OF_MEMORY"  # the job itself may say FAILED with exit code 0 (trap 019)
     if state == "CANCELLED":
-        return "CANCELLED" if job.cancelled_by is None else f"CANCELLED by {_user(job.cancelled_by)}"
+        return "CANCELLED" if job.cancelled_by is None else f"CANCELLED by {user_name(job.cancelled_by)}"
     if state in ENDS:
         return f"{state}: {ENDS[state]}" + _first(attempt)
     told = "" if job.reason in _NO_NEWS else f" ({job.reason})"
@@ -68,7 +68,8 @@ def _first(attempt: Attempt | None) -> str:
     return f"; rank {failure.get('rank')}{host} failed first"
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """The name of a user, or the uid where it has none here."""
     import pwd
 
     try:
