@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -81,8 +82,9 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
         UsageError: this is no batch script, or the run directory's job file cannot be read.
         MissingRequirement: there is no srun.
     """
+    from slurmkit.slurm import process
     from slurmkit.slurm.clock import SystemClock
-    from slurmkit.slurm.process import find_program
+    from slurmkit.slurm.commands import Commands
     from slurmkit.spec import load_resolved
 
     clock = SystemClock()
@@ -92,8 +94,10 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
         attempt=current_attempt(environ),
         environ=environ,
         mask=mask,
-        srun=find_program("srun", environ.get("PATH")),
+        srun=process.find_program("srun", environ.get("PATH")),
         clock=clock,
+        # It asks again itself, where that is of use.
+        connect=partial(Commands, environment=environ, timeout=20.0, retry=process.NEVER, clock=clock),
         began=clock.now().timestamp(),
     )
 

@@ -123,10 +123,11 @@ def _of_others(count: Others) -> str:
 
 
 def decided(diagnosis: Diagnosis, decision: Decision) -> None:
-    """Why it ended, by what that is known, and what follows."""
-    say(f"{diagnosis.kind}: {diagnosis.sentence}")
-    for line in diagnosis.evidence:
-        write(f"  {line}")
+    """What follows and why; by what the end is known where no rank has said so already."""
+    if diagnosis.rank is None:
+        say(f"{diagnosis.kind}: {diagnosis.sentence}")
+        for line in diagnosis.evidence:
+            write(f"  {line}")
     when = f" in {decision.delay:.0f} s" if decision.delay >= 1 else ""
     say(f"what follows: {decision.action}{when}; {decision.reason}")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from slurmkit.recovery.policy import Decision
     from slurmkit.recovery.setting import Setting
-    from slurmkit.slurm.commands import Commands
+    from slurmkit.slurm.protocol import Slurm
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 
@@ -110,7 +110,7 @@ def requeue(setting: Setting, *, exclude: Sequence[str], until: float) -> bool:
     return True
 
 
-def _ask(slurm: Commands, job: JobId, *, hold: bool) -> None:
+def _ask(slurm: Slurm, job: JobId, *, hold: bool) -> None:
     """One request; a job that was submitted with --no-requeue is first allowed it: its owner may.
 
     Raises:
@@ -131,7 +131,7 @@ def _is_requeued(setting: Setting) -> bool:
     return job is not None and job.restarts is not None and job.restarts > setting.attempt.restart
 
 
-def _exclude_and_release(slurm: Commands, job: JobId, exclude: Sequence[str]) -> None:
+def _exclude_and_release(slurm: Slurm, job: JobId, exclude: Sequence[str]) -> None:
     """The job starts again only after this; what fails here is for the supervisor to finish."""
     try:
         slurm.exclude(job, exclude)

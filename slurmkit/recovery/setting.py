@@ -9,12 +9,12 @@ from slurmkit.recovery import report
 from slurmkit.run import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from slurmkit.recovery.attempt import Attempt
     from slurmkit.run.paths import RunPaths
     from slurmkit.slurm.clock import Clock
-    from slurmkit.slurm.commands import Commands
+    from slurmkit.slurm.protocol import Slurm
     from slurmkit.spec.model import JobSpec
 
 
@@ -30,15 +30,10 @@ class Setting:
     """The signals that were blocked before the agent blocked its own."""
     srun: str
     clock: Clock
+    connect: Callable[[], Slurm]
+    """Makes a client for the few questions that an agent has."""
     began: float
     """When the agent started, in seconds since 1970."""
-
-    def connect(self) -> Commands:
-        """A client for the few questions that an agent has: it asks again itself, where that is of use."""
-        from slurmkit.slurm import process
-        from slurmkit.slurm.commands import Commands
-
-        return Commands(environment=self.environ, timeout=20.0, retry=process.NEVER)
 
     def note(self, kind: str, /, **fields: object) -> None:
         """Append an event, of this attempt unless it names another.

@@ -153,7 +153,7 @@ class Commands:
         return _parsed("squeue", lambda: tuple(expand(text.strip())))
 
     def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
-        """Exclude further nodes from a pending job; `scontrol update` itself replaces the list."""
+        """As `Slurm.exclude`; `scontrol update` itself replaces the list."""
         from slurmkit.slurm.hostlist import fold
 
         self.update(job, {"ExcNodeList": fold({*self.excluded(job), *nodes})})
@@ -172,7 +172,7 @@ class Commands:
         return self._show("--oneliner", "show", "partition", parse=scontrol.parse_partitions)
 
     def topology(self) -> Mapping[str, str]:
-        """Where each node is in the network, as SLURM_TOPOLOGY_ADDR: `spine.leaf1.n3`; empty where flat."""
+        """As `Slurm.topology`."""
         from slurmkit.slurm import scontrol
 
         return self._show("show", "topology", parse=scontrol.parse_topology, max_age=600.0)

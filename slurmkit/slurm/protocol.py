@@ -96,6 +96,14 @@ class Slurm(Protocol):
         """Change fields of a job; names as `scontrol update` has them, e.g. `ExcNodeList`."""
         ...
 
+    def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
+        """Exclude further nodes from a pending job."""
+        ...
+
+    def topology(self) -> Mapping[str, str]:
+        """Where each node is in the network, as SLURM_TOPOLOGY_ADDR: `spine.leaf1.n3`; empty where flat."""
+        ...
+
     def config(self) -> Mapping[str, str]:
         """The controller's configuration, as `scontrol show config` names it."""
         ...

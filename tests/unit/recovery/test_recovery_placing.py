@@ -13,6 +13,7 @@ from slurmkit.recovery.setting import Setting
 from slurmkit.run import events
 from slurmkit.run.paths import RunPaths
 from slurmkit.slurm.clock import SystemClock
+from slurmkit.slurm.commands import Commands
 from slurmkit.spec.model import JobSpec, Launch, Parallel
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -31,6 +32,8 @@ def setting(
         mask=(),
         srun="srun",
         clock=SystemClock(),
+        connect=Commands,
+        began=0.0,
     )
 
 
