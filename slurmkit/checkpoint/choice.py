@@ -79,7 +79,7 @@ def choose(
             break
         refused.append(one._replace(verdict=one.verdict._replace(reason=reason or one.verdict.reason)))
     verdicts.save()
-    return Choice(chosen, tuple(refused))
+    return Choice(chosen, tuple(refused), _warnings([*refused, *([chosen] if chosen else [])]))
 
 
 def survey(
@@ -111,7 +111,11 @@ def verify(path: str | os.PathLike[str], layout: str = layouts.AUTO, *, deep: bo
     path = Path(path).absolute()
     selected = layouts.select(layout)
     try:
-        found = selected[0] if len(selected) == 1 else discovery.recognise(path, selected)
+        found = (
+            selected[0]
+            if len(selected) == 1
+            else discovery.recognise(path, discovery.named(path.name, selected))
+        )
         if found is None:
             path.stat()
     except OSError as error:
@@ -211,17 +215,19 @@ class _Links:
 
 def _look(one: Candidate, selected: Sequence[Layout], verdicts: Verdicts, links: _Links) -> Checkpoint | None:
     """What a candidate is; None where it is no checkpoint, or is counted elsewhere."""
-    if one.problem:
-        return _without_layout(one, one.problem)
+    is_clear = len(selected) == 1
+    problem, layout = one.problem, None
     try:
         if one.is_link and links.is_double(one.path):
             return None
-        is_clear = len(selected) == 1
-        layout = one.layouts[0] if is_clear else discovery.recognise(one.path, one.layouts)
-    except FileNotFoundError as error:  # removed since it was listed, or a link to nothing
-        return _without_layout(one, unreadable(one.path, error)) if one.is_link else None
+        if problem is None:
+            layout = one.layouts[0] if is_clear else discovery.recognise(one.path, one.layouts)
     except OSError as error:
-        return _without_layout(one, unreadable(one.path, error))
+        if isinstance(error, FileNotFoundError) and not one.is_link:
+            return None  # removed since it was listed
+        problem = unreadable(one.path, error)
+    if problem:
+        return _without_layout(one, problem)
     if layout is None:
         # One that has just been begun holds nothing yet.
         is_called_so = one.is_directory and step_in(one.path.name) is not None
@@ -239,6 +245,13 @@ def _without_layout(one: Candidate, verdict: Verdict) -> Checkpoint:
 
 def _nothing(path: Path) -> Verdict:
     return Verdict("incomplete", f"{path.name} holds nothing that is known as a checkpoint")
+
+
+def _warnings(found: Sequence[Checkpoint]) -> tuple[str, ...]:
+    """What is wrong with the tracker files beside checkpoints: the program goes by them."""
+    places = dict.fromkeys((one.path.parent, layouts.TRACKER_PROBLEMS.get(one.layout)) for one in found)
+    problems = (problem(folder) for folder, problem in places if problem)
+    return tuple(problem for problem in problems if problem)
 
 
 def _mismatch(one: Checkpoint, world_size: int | None) -> str | None:

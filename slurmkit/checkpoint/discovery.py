@@ -45,7 +45,7 @@ def discover(root: Path, layouts: Sequence[Layout]) -> list[Candidate]:
     except FileNotFoundError:
         return [_refused(root, FileNotFoundError())] if root.is_symlink() else []
     except NotADirectoryError:
-        return [Candidate(root, tuple(layouts))]
+        return [Candidate(root, named(root.name, layouts))]
     except OSError as error:
         return [_refused(root, error)]
     trackers = {name for layout in layouts for name in layout.trackers}
@@ -54,11 +54,16 @@ def discover(root: Path, layouts: Sequence[Layout]) -> list[Candidate]:
     for entry in entries:
         if entry.name not in trackers and not is_temporary(entry.name):
             is_committed = len(layouts) == 1 or plain.manifest_beside(entry.name) in names
-            if named := _candidate(root, entry, layouts, is_committed=is_committed):
-                found.append(named)
+            if candidate := _candidate(root, entry, layouts, is_committed=is_committed):
+                found.append(candidate)
     if itself := _itself(root, found, layouts):
         return [Candidate(root, (itself,), is_directory=True)]
     return found
+
+
+def named(name: str, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
+    """The layouts that a name allows; all where it allows none, for somebody has named it on purpose."""
+    return tuple(layout for layout in layouts if layout.is_named(name)) or tuple(layouts)
 
 
 def recognise(path: Path, layouts: Iterable[Layout]) -> Layout | None:
@@ -79,20 +84,23 @@ def _candidate(
     root: Path, entry: os.DirEntry[str], layouts: Sequence[Layout], *, is_committed: bool
 ) -> Candidate | None:
     is_link, is_directory = entry.is_symlink(), entry.is_dir(follow_symlinks=False)
-    named = tuple(
+    possible = tuple(
         layout
         for layout in layouts
         if layout.is_named(entry.name)
         # Of plain files there are many; the listing tells which have a manifest.
         and (layout is not plain.LAYOUT or is_directory or is_link or is_committed)
     )
-    if not named:
+    if not possible:
         return None
-    steps = {layout.step_of(entry.name) for layout in named}
-    known = [step for step in steps if step is not None]
-    return Candidate(
-        root / entry.name, named, max(known) if len(known) == len(steps) else None, is_link, is_directory
-    )
+    return Candidate(root / entry.name, possible, _step(entry.name, possible), is_link, is_directory)
+
+
+def _step(name: str, layouts: Sequence[Layout]) -> int | None:
+    steps = [(layout.step_of(name), has_own_names(layout)) for layout in layouts]
+    if (None, True) in steps:
+        return None  # such as `epoch=3.ckpt`, of which only the content tells the step
+    return max((step for step, _ in steps if step is not None), default=None)
 
 
 def _refused(path: Path, error: OSError) -> Candidate:

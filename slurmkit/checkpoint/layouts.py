@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-from slurmkit.checkpoint import plain, safetensors, torch_dcp
-from slurmkit.checkpoint.layout import Layout
+from slurmkit.checkpoint import (
+    accelerate,
+    deepspeed,
+    huggingface,
+    lightning,
+    megatron,
+    nemo,
+    orbax,
+    plain,
+    safetensors,
+    torch_dcp,
+    torch_save,
+    torchtitan,
+)
 from slurmkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from slurmkit.checkpoint.layout import Layout
 
 AUTO = "auto"
 
 LAYOUTS: tuple[Layout, ...] = (
     # Where somebody has called commit(), nothing else is meant.
     plain.LAYOUT,
+    orbax.LAYOUT,
+    megatron.LAYOUT,
+    torchtitan.LAYOUT,
+    deepspeed.LAYOUT,
+    huggingface.LAYOUT,
+    accelerate.LAYOUT,
+    nemo.LAYOUT,
+    lightning.LAYOUT,
     torch_dcp.LAYOUT,
     safetensors.LAYOUT,
+    torch_save.LAYOUT,
 )
 """Then the specific before the general: many a directory holds files that are checkpoints by themselves."""
+
+TRACKER_PROBLEMS: dict[str, Callable[[Path], str | None]] = {
+    megatron.LAYOUT.name: megatron.tracker_problem,
+    deepspeed.LAYOUT.name: deepspeed.tracker_problem,
+}
+"""What is wrong with a folder's tracker file, in a sentence, by layout."""
 
 
 def select(name: str) -> tuple[Layout, ...]:

@@ -106,7 +106,7 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
     count = "1 file" if len(manifest.pieces) == 1 else f"{len(manifest.pieces):,} files"
     return Verdict(
         "complete",
-        f"committed: {count} of the {'checksums' if deep else 'sizes'} in {marker.name}",
+        f"holds {count} as committed, by {'checksum' if deep else 'size'}",
         manifest.step,
         manifest.world_size,
         rests_on,
