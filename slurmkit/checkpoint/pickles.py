@@ -132,7 +132,7 @@ def _check(data: bytes) -> None:
     """Raise ValueError unless every length and index in the pickle can be true of a pickle of its size."""
     at, end = 0, len(data)
     while True:
-        found = _FIXED.match(data, at)
+        found = _FIXED.match(data, at) if at < end else None
         at = found.end() if found else at
         if at >= end:
             raise ValueError(f"it is cut short at byte {end:,}")
@@ -150,15 +150,16 @@ def _check(data: bytes) -> None:
         elif opcode in _LINES:
             start = at
             for _line in range(_LINES[opcode]):
-                at = data.find(b"\n", at) + 1 or end
-            if opcode == _PUT:
-                _check_place(int(data[start:at]), end)
+                at = data.find(b"\n", at) + 1 or end + 1
+            place = data[start : at - 1]
+            if opcode == _PUT and at <= end:
+                _check_place(int(place) if place.isdigit() and len(place) < 20 else -1, end)
         else:
             raise ValueError(f"byte {at - 1:,} of it is no part of a pickle")
 
 
 def _check_place(index: int, most: int) -> None:
-    if index > most:
+    if not 0 <= index <= most:
         raise ValueError(f"it asks for place {index:,} of its memo")
 
 

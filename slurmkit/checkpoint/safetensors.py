@@ -20,7 +20,7 @@ from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.checkpoint.names import is_temporary, step_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 SUFFIX = ".safetensors"
@@ -130,15 +130,18 @@ def _verify_open(file: BinaryIO, name: str, size: int, *, deep: bool) -> Verdict
     if size != 8 + length + end:
         state = "incomplete" if size < 8 + length + end else "damaged"
         return Verdict(state, f"{name} has {size:,} bytes of {8 + length + end:,}")
-    reason = f"{name} has the size that its header gives it"
-    if not deep:
-        return Verdict("complete", reason)
+    verdict = Verdict("complete", f"{name} has the size that its header gives it")
+    return _verify_data(file, name, metadata, verdict) if deep else verdict
+
+
+def _verify_data(file: BinaryIO, name: str, metadata: Mapping[str, Any], verdict: Verdict) -> Verdict:
+    """Compare the rest of a file with the checksum in its header, or say that there is none."""
     expected = next((str(metadata[key]) for key in _CHECKSUMS if key in metadata), None)
     if expected is None:
-        return Verdict("complete", reason + _ON_TRUST)
+        return verdict._replace(reason=verdict.reason + _ON_TRUST)
     if _sha256(file) != expected.lower().removeprefix("0x"):
         return Verdict("damaged", f"{name} is damaged: its data fail the checksum in its header")
-    return Verdict("complete", f"{reason}, and its data are as their checksum says")
+    return verdict._replace(reason=f"{verdict.reason}, and its data are as their checksum says")
 
 
 def _without_header(start: bytes, name: str, size: int) -> Verdict:

@@ -127,15 +127,13 @@ def saved(path: Path) -> dict[Any, Any]:
     Raises:
         OSError: the file cannot be read.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entry = next((one for one in archive.infolist() if one.filename.endswith("/data.pkl")), None)
-            if entry is None:
-                return {}
-            with archive.open(entry) as file:
-                return pickles.fields(pickles.load(file))
-    except _FAULTS:
-        return {}
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(Window(file, 0, os.fstat(file.fileno()).st_size)) as archive:
+                names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+                return pickles.fields(pickles.load(archive.open(names[0])))
+        except _FAULTS:
+            return {}
 
 
 def scalars(path: Path, names: Iterable[str]) -> dict[str, int | float | str]:
