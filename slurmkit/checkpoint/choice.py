@@ -74,12 +74,12 @@ def choose(
     chosen = None
     for one in newest_first(Path(root).absolute(), selected, verdicts):
         reason = _mismatch(one, world_size)
-        if one.verdict.state == "complete" and reason is None:
+        if is_complete(one) and reason is None:
             chosen = one
             break
         refused.append(one._replace(verdict=one.verdict._replace(reason=reason or one.verdict.reason)))
     verdicts.save()
-    return Choice(chosen, tuple(refused), _warnings([*refused, *([chosen] if chosen else [])]))
+    return Choice(chosen, tuple(refused), warnings_of([*refused, *([chosen] if chosen else [])]))
 
 
 def survey(
@@ -247,8 +247,13 @@ def _nothing(path: Path) -> Verdict:
     return Verdict("incomplete", f"{path.name} holds nothing that is known as a checkpoint")
 
 
-def _warnings(found: Sequence[Checkpoint]) -> tuple[str, ...]:
-    """What is wrong with the tracker files beside checkpoints: the program goes by them."""
+def is_complete(one: Checkpoint) -> bool:
+    """Whether a program can resume from it, as far as can be told from the outside."""
+    return one.verdict.state == "complete"
+
+
+def warnings_of(found: Sequence[Checkpoint]) -> tuple[str, ...]:
+    """What is wrong with the tracker files beside checkpoints: programs go by them."""
     places = dict.fromkeys((one.path.parent, layouts.TRACKER_PROBLEMS.get(one.layout)) for one in found)
     problems = (problem(folder) for folder, problem in places if problem)
     return tuple(problem for problem in problems if problem)
@@ -257,7 +262,7 @@ def _warnings(found: Sequence[Checkpoint]) -> tuple[str, ...]:
 def _mismatch(one: Checkpoint, world_size: int | None) -> str | None:
     """Why so many ranks cannot resume from a complete checkpoint."""
     written_by = one.verdict.world_size
-    if one.verdict.state != "complete" or None in {world_size, written_by} or written_by == world_size:
+    if not is_complete(one) or None in {world_size, written_by} or written_by == world_size:
         return None
     if any(layout.name == one.layout and layout.reshards for layout in layouts.LAYOUTS):
         return None

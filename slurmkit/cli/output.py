@@ -28,6 +28,10 @@ STATE_COLOURS = {
 """Of the column `state`, on a terminal."""
 
 
+PROSE = frozenset({"reason", "summary"})
+"""Columns that may take several lines."""
+
+
 class Answer(NamedTuple):
     """What a command has found out. With `columns`, `data` is a list of mappings and prints as a table."""
 
@@ -129,7 +133,7 @@ def _print_rich(columns: Sequence[str], titles: list[str], cells: list[list[str]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, title in zip(columns, titles, strict=True):
         # A reason may take several lines, and must not take the room of what has to be copied.
-        table.add_column(title, no_wrap=name != "reason")
+        table.add_column(title, no_wrap=name not in PROSE)
     for row in cells:
         styles = (
             STATE_COLOURS.get(text, "") if name == "state" else ""

@@ -30,6 +30,7 @@ COMMANDS = (
     Command("logs", "slurmkit.cli.logs", "Watch it", "Print what a run wrote, or follow it."),
     Command("wait", "slurmkit.cli.wait", "Watch it", "Wait until runs have ended."),
     Command("show", "slurmkit.cli.show", "Afterwards", "Tell the story of a run: attempts, failures, logs."),
+    Command("checkpoints", "slurmkit.cli.checkpoints", "Afterwards", "Say which checkpoints are complete."),
     Command("runs", "slurmkit.cli.runs", "Afterwards", "List runs, or delete those long over."),
     Command("fabric-check", "slurmkit.cli.fabric_check", "Clusters", "Name the slow node or network path."),
     Command("doctor", "slurmkit.cli.doctor", "Clusters", "Say whether all is well here, or on nodes."),
