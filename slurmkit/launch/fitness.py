@@ -22,6 +22,7 @@ from slurmkit.launch.fitness_gpus import check_gpus
 from slurmkit.launch.fitness_meeting import Listener, check_rendezvous
 from slurmkit.launch.fitness_programs import check_program
 from slurmkit.launch.fitness_resources import check_directory, check_memory
+from slurmkit.launch.leftovers import end_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,12 +43,15 @@ def main(_argv: list[str]) -> None:
     began = time.monotonic()
     told = {"token": asked["token"], "node": node}
     tell({**told, "hello": time.time(), "step": environ.get("SLURM_STEP_ID")})
+    run = asked.get("run")
+    # Before the port is tried, which one of them may still hold.
+    before = check_leftovers(run["id"], run["job"]) if run else Found()
     listener = Listener(asked.get("rendezvous"), node)
     found = run_all(checks(asked, environ, node), began + asked["seconds"] * SHARE)
     record = {
         **told,
-        "problems": found.problems,
-        "warnings": [*found.warnings, *([listener.problem] if listener.problem else [])],
+        "problems": [*before.problems, *found.problems],
+        "warnings": [*before.warnings, *found.warnings, *([listener.problem] if listener.problem else [])],
         "facts": {**found.facts, **({"port_taken": True} if listener.problem else {})},
         "topology": environ.get("SLURM_TOPOLOGY_ADDR"),
         "time": time.time(),
@@ -92,6 +96,14 @@ def checks(
     if meeting and node != meeting["first"]:
         made["the rendezvous"] = partial(check_rendezvous, meeting, node)
     return made
+
+
+def check_leftovers(run_id: str, job_id: str | None) -> Found:
+    """End programs of an earlier start of the run; one that does not end makes the node unfit."""
+    there, left = end_leftovers(run_id, job_id)
+    if left:
+        return Found(problems=["%d programs of an earlier start of the run cannot be ended" % left])
+    return Found(warnings=["%d programs of an earlier start of the run were ended" % there] if there else [])
 
 
 def _directory(asked: Mapping[str, Any], _within: float) -> Found:

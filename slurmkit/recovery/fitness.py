@@ -47,13 +47,14 @@ class Heard:
     """Whether SIGTERM came meanwhile; it is still to be received."""
 
 
-def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitness, bool]:
-    """Check all nodes of the allocation, within `[launch] check_time`; the ranks are to meet at `meeting`.
+def check_nodes(
+    setting: Setting, nodes: Sequence[str], meeting: tuple[str, str] | None
+) -> tuple[Fitness, bool]:
+    """Check these nodes of the allocation, within `[launch] check_time`; the ranks are to meet at `meeting`.
 
     All of `WATCHED` must be blocked; a signal that comes meanwhile is left waiting. The second value says
     whether one of them was SIGTERM, so that nothing is to be started any more.
     """
-    nodes = setting.attempt.nodes
     within = float(parse_duration(setting.spec.launch.check_time))
     folder = setting.paths.checks(setting.attempt.name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,6 +63,10 @@ def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitn
         "token": token,
         "seconds": within,
         "output": str(folder),
+        "run": {
+            "id": setting.paths.run_id,
+            "job": str(setting.attempt.number) if setting.attempt.array_job_id else None,
+        },
     }
     if meeting is not None:
         host, port = meeting
@@ -79,21 +84,20 @@ def check_nodes(setting: Setting, meeting: tuple[str, str] | None) -> tuple[Fitn
     left = within - (setting.clock.monotonic() - began)
     if answers.records and silent and left > 1 and not (heard.is_late or heard.told_to_end):
         # A task that dies can take others with it that have not started yet: each is asked once more, alone.
-        heard = _ask(setting, wanted | {"seconds": left, "rendezvous": None}, silent, left, again=True)
+        heard = _ask(setting, wanted | {"seconds": left, "rendezvous": None}, silent, left)
         late = read_answers(heard.lines, token)
         answers = Answers(ahead={**late.ahead, **answers.ahead}, records={**late.records, **answers.records})
         said = [_relabelled(line, nodes, silent) for line in heard.said]
     return judge(nodes, answers, said, within=within, is_late=heard.is_late), heard.told_to_end
 
 
-def _ask(
-    setting: Setting, wanted: Mapping[str, Any], nodes: Sequence[str], within: float, *, again: bool = False
-) -> Heard:
+def _ask(setting: Setting, wanted: Mapping[str, Any], nodes: Sequence[str], within: float) -> Heard:
     """One round of questions to nodes of the allocation."""
     # Nothing by which srun would shape this step as the job's own, or as the user likes it.
     environ, _ = strip(setting.environ, keep=("SLURM_JOB_ID",))
     environ |= {"SLURMKIT_FITNESS": json.dumps(wanted)}
-    program, *words = step.on_every_node(setting, "fitness", nodes if again else ())
+    is_all = len(nodes) == len(setting.attempt.nodes)
+    program, *words = step.on_every_node(setting, "fitness", () if is_all else nodes)
     argv = [program, *CONDUCT, *gpu_options(setting.spec), *words]
     output, end = os.pipe()
     try:

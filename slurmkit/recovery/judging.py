@@ -31,6 +31,10 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     if decision.action != "done":  # of work that is done there is nothing to explain
         note(setting, course.diagnosis, decision, evidence, number=course.started - 1)
     if decision.action == "restart":
+        size = step.world_size(setting.spec, setting.attempt, setting.environ)
+        if size is not None and len(end.exits) < size:
+            # A rank that left no record may be at work still: the check ends it.
+            course.fitness = None
         course.without = tuple(dict.fromkeys((*course.without, *evidence.nodes_down, *decision.without)))
     return decision
 

@@ -65,6 +65,17 @@ class Saving:
         """The signal that asks for a checkpoint; None without [checkpoint]."""
         return self.setting.spec.checkpoint.signal if self.setting.spec.checkpoint else None
 
+    @property
+    def is_preempted(self) -> bool:
+        """Whether Slurm told the ranks alone to end."""
+        return self.asked is not None and self.asked.why == "preempted"
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether the step ended as its time was nearly over: by the agent, or with its checkpoint."""
+        is_asked = self.asked is not None and self.asked.why == "time-limit"
+        return is_asked and (self.is_over or self.has_saved)
+
     def takes(self, number: int) -> bool:
         """Whether a signal to the agent is for itself: Slurm's own warning that the time is nearly over."""
         if self.signal_name is None or number != number_of(self.signal_name) or self.ends_by is None:

@@ -153,8 +153,8 @@ def run_step(
     exits = read_exits(paths.exit(this.name, number))
     end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), hung=hung[0] if hung else None)
     end = end._replace(
-        told=next((one.fields.get("signal") for one in seen.notices if one.kind == "rank-told"), None),
-        at_limit=saving.is_over or saving.has_saved,
+        told=signal.SIGTERM if saving.is_preempted else None,
+        at_limit=saving.is_at_limit,
         newest=saving.newest,
     )
     _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))

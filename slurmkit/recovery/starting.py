@@ -15,7 +15,7 @@ from slurmkit.recovery.start import StepEnd, rendezvous_port, run_step
 from slurmkit.run.fitness import Fitness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from slurmkit.recovery.diagnosis import Diagnosis
     from slurmkit.recovery.policy import Decision
@@ -34,6 +34,7 @@ class Course:
     without: tuple[str, ...] = ()
     """Nodes that are left out from now on."""
     fitness: Fitness | None = None
+    """Of the nodes; None where they are to be checked before the next start."""
     diagnosis: Diagnosis | None = None
     """Of the last end."""
 
@@ -57,11 +58,10 @@ def _start_once(setting: Setting, course: Course) -> StepEnd:
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if setting.environ.get(name) and not course.started:
             report.say(f"{name}={setting.environ[name]} is the job's own and stays")
-    address = rendezvous_address(setting, this.nodes[0])
+    there = [node for node in this.nodes if node not in course.without]
+    address = rendezvous_address(setting, there[0])
     if course.fitness is None:
-        course.fitness, told_to_end = (
-            check(setting, address) if spec.launch.check_nodes else (Fitness(), False)
-        )
+        course.fitness, told_to_end = check(setting, there, address)
         if told_to_end:
             return StepEnd(128 + signal.SIGTERM, [signal.SIGTERM])
     left_out = {**dict.fromkeys(course.without, ("it failed before",)), **course.fitness.unfit}
@@ -70,7 +70,7 @@ def _start_once(setting: Setting, course: Course) -> StepEnd:
     except JobFailed as error:
         return StepEnd(error.exit_code, error=error, unfit=left_out)
     placement = place(setting, nodes, course.fitness.topology or network(setting))
-    if placement.nodes[0] != this.nodes[0]:
+    if placement.nodes[0] != there[0]:
         address = rendezvous_address(setting, placement.nodes[0])
     choice = resuming.newest(setting, step.world_size(spec, this, setting.environ))
     for again in range(STARTS_FOR_A_PORT):
@@ -85,7 +85,7 @@ def _start_once(setting: Setting, course: Course) -> StepEnd:
     return end
 
 
-def check(setting: Setting, address: str) -> tuple[Fitness, bool]:
+def check(setting: Setting, nodes: Sequence[str], address: str) -> tuple[Fitness, bool]:
     """Check the nodes, and write down what was found; whether the job was told to end meanwhile."""
     if not setting.spec.launch.check_nodes:
         return Fitness(), False
@@ -94,10 +94,10 @@ def check(setting: Setting, address: str) -> tuple[Fitness, bool]:
     # Where the ranks meet somewhere else, that is for them to find out.
     is_own = bool(setting.environ.get("MASTER_ADDR"))
     with claim:
-        fitness, told_to_end = check_nodes(setting, None if is_own else (address, port))
+        fitness, told_to_end = check_nodes(setting, nodes, None if is_own else (address, port))
     setting.note(
         "nodes-checked",
-        nodes=list(setting.attempt.nodes),
+        nodes=list(nodes),
         unfit=[{"node": node, "reasons": why} for node, why in fitness.unfit.items()],
         warnings=[{"node": node, "reasons": why} for node, why in fitness.warnings.items()],
         seconds=round(setting.clock.monotonic() - began, 3),

@@ -25,8 +25,9 @@ srun would kill them at once."""
 
 TICK = 1.0
 KEPT_LINES = 200
-NODE_FAILURE = "error: Node failure on "
-"""srun's word, under --no-kill, for a node that is gone: its ranks leave no word of their own."""
+ENDING = ("error: Node failure on ", "Terminating StepId=", "orce Terminated StepId=", "Job step aborted")
+"""srun's words for a step that ends: a rank whose parent was killed leaves none of its own, nor do those of a
+node that is gone, which under --no-kill does not end the step."""
 STDERR = 2
 
 
@@ -41,15 +42,15 @@ class Watched:
     said: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     """The last lines of srun's stderr."""
     notices: list[RankNotice] = field(default_factory=list)
-    lost_node: bool = False
-    """Whether srun has said that a node of the step is gone."""
+    is_ending: bool = False
+    """Whether srun has said that the step is over: a task failed, or a node of it is gone."""
     killed: bool = False
     """Whether the agent itself had to kill the step."""
 
     @property
     def has_failed(self) -> bool:
         """Whether a rank has failed, or its node is gone: the others are about to end, or wait in vain."""
-        return self.lost_node or any(map(_is_failure, self.notices))
+        return self.is_ending or any(map(_is_failure, self.notices))
 
 
 class Attendant(Protocol):
@@ -174,7 +175,7 @@ def _copy(stderr: int, seen: Watched) -> bool:
         return False
     lines = data.decode("utf-8", "replace").splitlines()
     seen.said.extend(lines)
-    seen.lost_node = seen.lost_node or any(NODE_FAILURE in line for line in lines)
+    seen.is_ending = seen.is_ending or any(word in line for line in lines for word in ENDING)
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
     return True
