@@ -124,7 +124,7 @@ def _itself(root: Path, found: Sequence[Candidate], layouts: Sequence[Layout]) -
                 return layout
         if any(_holds(found, layouts)):
             return None
-        itself = recognise(root, layouts)
+        itself = recognise(root, named(root.name, layouts))
         return None if itself and any(_are(found, itself)) else itself
     except OSError:
         return None

@@ -35,12 +35,13 @@ LAYOUTS: tuple[Layout, ...] = (
     orbax.LAYOUT,
     megatron.LAYOUT,
     torchtitan.LAYOUT,
-    deepspeed.LAYOUT,
-    huggingface.LAYOUT,
-    accelerate.LAYOUT,
     nemo.LAYOUT,
     lightning.LAYOUT,
     torch_dcp.LAYOUT,
+    # These also go by names that others use, and never hold the traces of those above.
+    deepspeed.LAYOUT,
+    huggingface.LAYOUT,
+    accelerate.LAYOUT,
     safetensors.LAYOUT,
     torch_save.LAYOUT,
 )
