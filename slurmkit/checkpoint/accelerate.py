@@ -6,24 +6,27 @@ import re
 from typing import TYPE_CHECKING
 
 from slurmkit.checkpoint import deepspeed, pieces
-from slurmkit.checkpoint.layout import Layout
+from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.checkpoint.pieces import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from slurmkit.checkpoint.layout import Verdict
-
 MARKER = "random_states_0.pkl"
 _NAME = re.compile(r"(checkpoint|step|epoch)_(\d+)")
-_RANDOM = re.compile(r"random_states_(\d+)\.pkl")
+_RANDOM = re.compile(r"random_states_\d+\.pkl")
+_OF_ANY_RANK = re.compile(
+    r"(random_states_|(?:pytorch_model_fsdp|optimizer)(?:_\d+)?_rank)(\d+)(\.pkl|\.bin)"
+)
 _MODEL = re.compile(r"(?:model|pytorch_model|pytorch_model_fsdp)(?:_\d+)?")
-_PER_RANK = re.compile(r"((?:pytorch_model_fsdp|optimizer)(?:_\d+)?_rank)(\d+)\.bin")
+_ONE_OF_SEVERAL = re.compile(r"(model|pytorch_model|optimizer)(?:_(\d+))?(\.safetensors|\.bin|)")
 _SHARDED = re.compile(r"(?:pytorch_model_fsdp|optimizer)_\d+")
 _ENGINE = re.compile(r"pytorch_model(?:_\d+)?")
-_OPTIMIZER = re.compile(r"optimizer(?:_(\d+))?\.bin")
-_REST = re.compile(r"(?:scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|scaler\.pt|custom_checkpoint_\d+\.pkl")
+_FILES = re.compile(
+    r"(?:random_states|custom_checkpoint)_\d+\.pkl|scaler\.pt|pytorch_model_fsdp(?:_\d+)?_rank\d+\.bin"
+    r"|(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?(?:_rank\d+)?\.bin"
+)
 
 
 def step_of(name: str) -> int | None:
@@ -36,55 +39,69 @@ def step_of(name: str) -> int | None:
 def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
     """Whether models, optimizers and the states of all ranks are there and whole."""
     names = pieces.names_in(path)
-    random = {name: int(found[1]) for name in names if (found := _RANDOM.fullmatch(name))}
-    per_rank = {name: found for name in names if (found := _PER_RANK.fullmatch(name))}
+    if not _can_be(path, names):
+        return Verdict("foreign", f"{path.name} holds nothing of Accelerate's")
     if MARKER not in names:
         return pieces.partial(f"{MARKER}, which is written last, is not there")
-    if fault := _series_fault(names, random.values(), per_rank.values()):
-        return pieces.partial(fault)
-    engines = [
-        Piece(name, deepspeed.verify(path / name, deep)) for name in sorted(filter(_ENGINE.fullmatch, names))
-    ]
-    sharded = pieces.sharded(path, filter(_SHARDED.fullmatch, names), deep=deep)
-    stems = {name.split(".")[0].partition("-0")[0] for name in names}
-    models = pieces.weights(path, names, {stem for stem in stems if _MODEL.fullmatch(stem)}, deep=deep)
-    single = {name for name in names if _OPTIMIZER.fullmatch(name)} | per_rank.keys()
-    rest = pieces.files(path, single | set(filter(_REST.fullmatch, names)), deep=deep)
-    if not any(
-        one.name.startswith(("model", "pytorch_model")) for one in (*engines, *sharded, *models, *rest)
-    ):
+    every = _pieces(path, names, deep=deep)
+    if not any(one.name.startswith(("model", "pytorch_model")) for one in every):
         return pieces.partial("it has no file of the model")
-    optimizer = bool(engines) or any(name.startswith("optimizer") for name in names)
-    states = pieces.files(path, random, deep=deep)
-    ranks = f"{len(random)} ranks" if len(random) > 1 else "one rank"
-    bound = len(random) if per_rank or engines else None
+    world_size = next((one.verdict.world_size for one in every if _ENGINE.fullmatch(one.name)), None)
+    series = _series(names)
+    if any("_rank" in start for start, _end in series):
+        world_size = max(map(len, series.values()))
+    for (start, end), numbers in series.items():
+        if (number := pieces.lacking(numbers, world_size)) is not None:
+            return pieces.partial(f"{start}{number}{end} is not there")
+    if missing := _missing_one(names):
+        return pieces.partial(f"{missing} is not there")
+    ranks = len(series["random_states_", ".pkl"])
+    has_optimizer = any(_ENGINE.fullmatch(one.name) or one.name.startswith("optimizer") for one in every)
     return pieces.whole(
         path,
-        [*engines, *sharded, *models, *rest, *states],
-        reason=f"all files of {ranks} are whole" + ("" if optimizer else "; no optimizer is in it"),
+        every,
+        reason=f"all files of {ranks} rank{'s' if ranks > 1 else ''} are whole"
+        + ("" if has_optimizer else "; no optimizer is in it"),
         marker=MARKER,
         # Other ranks are not waited for, and registered objects come after the random states.
-        may_be_newer={*random, *per_rank, *(name for name in names if name.startswith("custom_checkpoint_"))},
-        world_size=bound,
+        may_be_newer={name for name in names if _OF_ANY_RANK.fullmatch(name) or name.startswith("custom_")},
+        world_size=world_size,
     )
 
 
-def _series_fault(
-    names: Iterable[str], random: Iterable[int], per_rank: Iterable[re.Match[str]]
-) -> str | None:
-    """What is missing in a series of files that are numbered from 0 on."""
-    ranks = set(random)
-    if (number := pieces.lacking(ranks)) is not None:
-        return f"random_states_{number}.pkl is not there"
-    series: dict[str, set[int]] = {}
-    for found in per_rank:
-        series.setdefault(found[1], set()).add(int(found[2]))
-    for stem, numbers in series.items():
-        if (number := pieces.lacking(numbers, len(ranks))) is not None:
-            return f"{stem}{number}.bin is not there"
-    optimizers = {int(found[1] or 0) for found in map(_OPTIMIZER.fullmatch, names) if found}
-    if (number := pieces.lacking(optimizers)) is not None:
-        return f"optimizer{f'_{number}' if number else ''}.bin is not there"
+def _can_be(path: Path, names: Iterable[str]) -> bool:
+    return path.name.startswith("checkpoint_") or any(map(_RANDOM.fullmatch, names))
+
+
+def _pieces(path: Path, names: frozenset[str], *, deep: bool) -> list[Piece]:
+    engines = sorted(filter(_ENGINE.fullmatch, names))
+    stems = {name.split(".")[0].partition("-0")[0] for name in names}
+    return [
+        *(Piece(name, deepspeed.verify(path / name, deep)) for name in engines),
+        *pieces.sharded(path, filter(_SHARDED.fullmatch, names), deep=deep),
+        *pieces.weights(path, names, {stem for stem in stems if _MODEL.fullmatch(stem)}, deep=deep),
+        *pieces.files(path, filter(_FILES.fullmatch, names), deep=deep),
+    ]
+
+
+def _series(names: Iterable[str]) -> dict[tuple[str, str], set[int]]:
+    """The numbers of files that are counted from 0 on: start and end of their names -> numbers."""
+    series: dict[tuple[str, str], set[int]] = {}
+    for name in names:
+        if found := _OF_ANY_RANK.fullmatch(name):
+            series.setdefault((found[1], found[3]), set()).add(int(found[2]))
+    return series
+
+
+def _missing_one(names: Iterable[str]) -> str | None:
+    """What is missing where there is a second model or optimizer: `model_1` and no `model`."""
+    series: dict[tuple[str, str], set[int]] = {}
+    for found in map(_ONE_OF_SEVERAL.fullmatch, names):
+        if found:
+            series.setdefault((found[1], found[3]), set()).add(int(found[2] or 0))
+    for (stem, end), numbers in series.items():
+        if (number := pieces.lacking(numbers)) is not None:
+            return f"{stem}{f'_{number}' if number else ''}{end}"
     return None
 
 
@@ -95,8 +112,6 @@ LAYOUT = Layout(
     reshards=False,
     step_of=step_of,
     is_named=lambda name: _NAME.fullmatch(name) is not None,
-    is_one=lambda path: pieces.holds(
-        path, lambda names: any(map(_RANDOM.fullmatch, names)) or path.name.startswith("checkpoint_")
-    ),
+    is_one=lambda path: pieces.holds(path, lambda names: _can_be(path, names)),
     verify=verify,
 )

@@ -23,7 +23,7 @@ UNIVERSAL_TRACKER = "latest_universal"
 _NAME = re.compile(r"global_step(\d+)(?:_universal)?")
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt")
 _OPTIMIZER = re.compile(r"((?:bf16_|fp16_)?)zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
-_REST = re.compile(r".*_(?:model|optim)_states\.pt")
+_REST = re.compile(r".*[_-](?:model|optim)_states\.pt")
 _OF_FIRST_RANK = re.compile(r"(?:.*zero_pp_rank_0_)?mp_rank_00_(?:model|optim)_states\.pt")
 
 
@@ -93,7 +93,7 @@ def _read(model: Path) -> _Told:
 
 def _positive(saved: Mapping[Any, Any], name: str) -> int | None:
     number = pieces.nested(saved, name)
-    return number if number and 0 < number <= 1_000_000 else None
+    return number if number and number > 0 else None
 
 
 def _fault(names: Iterable[str], told: _Told) -> str | None:
@@ -122,8 +122,6 @@ def _missing(places: set[tuple[int, int]], told: _Told) -> tuple[int, int] | Non
     """The first (data, model) place of the grid of ranks that is not there."""
     rows = told.data_parallel or max(row for row, _column in places) + 1
     columns = max(told.model_parallel or 1, max(column for _row, column in places) + 1)
-    if len(places) >= rows * columns and rows * columns > 1_000_000:
-        return None
     grid = ((row, column) for column in range(columns) for row in range(rows))
     return next((place for place in grid if place not in places), None)
 

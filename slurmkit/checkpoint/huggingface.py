@@ -33,7 +33,7 @@ class _Found(NamedTuple):
     random: list[Piece]
     """States of random generators, which ranks other than the first may write after `trainer_state.json`."""
 
-    def fault(self, names: frozenset[str]) -> str | None:
+    def fault(self, names: frozenset[str], world_size: int | None) -> str | None:
         """What is missing among them."""
         ranks = {int(found[1]) for found in map(_RANDOM.fullmatch, names) if found}
         scheduler = "scheduler.pt" in names
@@ -45,7 +45,7 @@ class _Found(NamedTuple):
             return "the optimizer's state is not there: it would start afresh without a word"
         if (self.optimizer or self.engine) and not self.random:
             return "no state of the random generators is there"
-        if (number := pieces.lacking(ranks)) is not None:
+        if (number := pieces.lacking(ranks, world_size if ranks else None)) is not None:
             return f"rng_state_{number}.pth is not there"
         return None
 
@@ -66,10 +66,21 @@ def step_of(name: str) -> int | None:
 def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
     """Whether model, optimizer and state are all there, whole, and of the step that the name says."""
     names = pieces.names_in(path)
+    if not _can_be(path, names):
+        return Verdict("foreign", f"{path.name} holds nothing of the Trainer's")
+    verdict = _unfinished(names)
+    return verdict or _verify_written(path, names, deep=deep)
+
+
+def _unfinished(names: frozenset[str]) -> Verdict | None:
     if BEING_WRITTEN in names:
         return pieces.partial(f"{BEING_WRITTEN} stands in it: it was not written to its end")
     if STATE not in names:
         return pieces.partial(f"{STATE}, which is written last, is not there")
+    return None
+
+
+def _verify_written(path: Path, names: frozenset[str], *, deep: bool) -> Verdict:
     try:
         step = pieces.nested(pieces.read_json(path / STATE), "global_step")
     except ValueError as fault:
@@ -78,7 +89,8 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
         told = "no global_step" if step is None else f"step {step:,}"
         return Verdict("damaged", f"{STATE} tells {told}, and the name {path.name}", rests_on=("", STATE))
     found = _find(path, names, deep=deep)
-    if missing := found.fault(names):
+    world_size = next((one.verdict.world_size for one in found.engine), None)
+    if missing := found.fault(names, world_size):
         return pieces.partial(missing, step=step)
     return pieces.whole(
         path,
@@ -88,7 +100,7 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
         # With DeepSpeed a resume reads its own directory: weights may have been gathered from it later.
         may_be_newer={piece.name for piece in (*found.random, *(found.model if found.engine else ()))},
         step=step,
-        world_size=next((one.verdict.world_size for one in found.engine), None),
+        world_size=world_size,
     )
 
 
@@ -115,13 +127,8 @@ def _find(path: Path, names: frozenset[str], *, deep: bool) -> _Found:
     )
 
 
-def _is_one(path: Path) -> bool:
-    return pieces.holds(
-        path,
-        lambda names: (
-            bool(names & {STATE, BEING_WRITTEN, "training_args.bin"}) or bool(_NAME.fullmatch(path.name))
-        ),
-    )
+def _can_be(path: Path, names: frozenset[str]) -> bool:
+    return step_of(path.name) is not None or bool(names & {STATE, BEING_WRITTEN})
 
 
 LAYOUT = Layout(
@@ -131,6 +138,6 @@ LAYOUT = Layout(
     reshards=False,
     step_of=step_of,
     is_named=lambda name: step_of(name) is not None,
-    is_one=_is_one,
+    is_one=lambda path: pieces.holds(path, lambda names: _can_be(path, names)),
     verify=verify,
 )

@@ -31,7 +31,6 @@ _NAME = re.compile(r"iter_(\d{7,})")
 _PART = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
 _MODELS = ("model_optim_rng.pt", "model_rng.pt")
 _SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size")
-_MOST_PARTS = 1_000_000
 _OF_MEGATRON = b"mcore_data"
 """Stands in the `.metadata` of the format torch_dist, and in that of no other."""
 
@@ -61,7 +60,7 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
 
 
 def tracker_problem(root: Path) -> str | None:
-    """What is wrong with the tracker, in a sentence: Megatron then ends with code 0, or starts from nothing."""
+    """What is wrong with the tracker: Megatron then ends with exit code 0, or starts from nothing."""
     return _TRACKER.problem(root)
 
 
@@ -167,12 +166,9 @@ def _missing_part(parts: Iterable[str], saved: dict[Any, Any]) -> str | None:
     if width == 2 and (told[1] or 1) == 1 and (told[2] or 1) > 1:
         told[1] = told[2]
     counts = [max(count, size or 1) for count, size in zip(counts, told, strict=False)]
-    total = 1
-    for count in counts:
-        total *= count
-    if total == len(places) or total > _MOST_PARTS:
-        return None if total == len(places) else f"most of {total:,} parts"
-    missing = next(place for place in _grid(counts) if place not in places)
+    missing = next((place for place in _grid(counts) if place not in places), None)
+    if missing is None:
+        return None
     return "mp_rank_" + "_".join(f"{number:0{2 if axis == 0 else 3}}" for axis, number in enumerate(missing))
 
 

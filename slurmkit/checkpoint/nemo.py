@@ -1,4 +1,4 @@
-"""NeMo: checkpoints of Lightning and Megatron, beside which `<name>-unfinished` stands till they are whole."""
+"""NeMo: checkpoints of Lightning and Megatron, with `<name>-unfinished` beside those that are not whole."""
 
 from __future__ import annotations
 

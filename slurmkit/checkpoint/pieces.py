@@ -147,10 +147,9 @@ def sharded(path: Path, names: Iterable[str], *, deep: bool) -> list[Piece]:
 
 
 def lacking(numbers: Collection[int], count: int | None = None) -> int | None:
-    """The lowest number from 0 on that is missing below the highest one there, or below `count`."""
-    return next(
-        (number for number in range(count or max(numbers, default=-1) + 1) if number not in numbers), None
-    )
+    """The lowest number from 0 on that is missing, below `count` or the highest one there."""
+    end = max(count or 0, max(numbers, default=-1) + 1)
+    return next((number for number in range(end) if number not in numbers), None)
 
 
 def whole(

@@ -1,4 +1,4 @@
-"""Tracker files: one line beside the checkpoints that names the newest, written in place and no proof of it."""
+"""Tracker files: a line beside the checkpoints that names the newest. It is no proof that there is one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tracker(NamedTuple):
     verify: Callable[[Path, bool], Verdict]
 
     def problem(self, root: Path) -> str | None:
-        """What is wrong with it, in one sentence; None where it names a whole one, or there is none at all."""
+        """What is wrong with it, in a sentence; None where it names a whole one, or there is none."""
         try:
             wrong = self._wrong(root, self._read(root))
         except FileNotFoundError:
