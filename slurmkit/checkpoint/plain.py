@@ -193,7 +193,7 @@ def _read_all(files: Iterable[Path]) -> list[Piece]:
 
 def _settle(file: Path) -> Piece:
     """Make a file durable, and read it."""
-    if not file.is_file():
+    if not stat.S_ISREG(file.stat().st_mode):
         raise UsageError(f"{file.name} is no file: it has no content to commit", where=str(file))
     with file.open("rb") as opened:
         os.fsync(opened.fileno())

@@ -33,9 +33,7 @@ class Place(NamedTuple):
 
 @click.command()
 @click.argument("path", metavar="[PATH|RUN]", required=False, shell_complete=complete_run)
-@click.option(
-    "--layout", metavar="NAME", help="Only this layout.  [default: the run's, or auto]"
-)
+@click.option("--layout", metavar="NAME", help="Only this layout.  [default: the run's, or auto]")
 @click.option("--deep", is_flag=True, help="Read every byte and compare checksums.")
 @click.option("--all", "every", is_flag=True, help=f"All of them, not the newest {SHOWN}.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"So many of the newest.  [default: {SHOWN}]")
