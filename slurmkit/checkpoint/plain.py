@@ -44,7 +44,7 @@ class Manifest(NamedTuple):
     step: int | None
     world_size: int | None
     pieces: dict[str, Piece]
-    mtime_ns: int
+    written: os.stat_result
 
 
 def commit(path: str | os.PathLike[str], step: int | None = None, world_size: int | None = None) -> None:
@@ -110,7 +110,7 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
         manifest.step,
         manifest.world_size,
         rests_on,
-        manifest.mtime_ns / 1e9,
+        manifest.written.st_mtime,
     )
 
 
@@ -127,7 +127,9 @@ def _first_fault(path: Path, manifest: Manifest, marker: str, *, deep: bool) -> 
         if found.st_size != piece.size:
             return Verdict("damaged", f"{shown} has {found.st_size:,} bytes of {piece.size:,}")
         # A copy has other times too: only the content tells it from a save that was not finished.
-        is_newer = found.st_mtime_ns != piece.mtime_ns and found.st_mtime_ns > manifest.mtime_ns - SKEW_NS
+        is_newer = (
+            found.st_mtime_ns != piece.mtime_ns and found.st_mtime_ns > manifest.written.st_mtime_ns - SKEW_NS
+        )
         if (deep or is_newer) and _digest(file) != piece.sha256:
             if is_newer:
                 why = f"a second save into it was not finished: {shown} is newer than {marker}"
@@ -145,7 +147,7 @@ def _read(marker: Path) -> Manifest:
     """
     with marker.open("rb") as file:
         data = file.read(LARGEST)
-        mtime_ns = os.fstat(file.fileno()).st_mtime_ns
+        written = os.fstat(file.fileno())
     try:
         content = json.loads(data)
         is_newer = content["format"] > FORMAT
@@ -160,7 +162,7 @@ def _read(marker: Path) -> Manifest:
         raise ValueError("was written by a newer slurmkit")
     if any(name.startswith("/") or ".." in name.split("/") or "\0" in name for name in pieces):
         raise ValueError("names a file outside of the checkpoint")
-    return Manifest(step, world_size, pieces, mtime_ns)
+    return Manifest(step, world_size, pieces, written)
 
 
 def _number(value: object) -> int | None:
