@@ -312,6 +312,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "connection-lost",
         r"nccl(?:Remote|System)Error|Connection (?:reset|closed|refused)|Broken pipe|connection was lost"
+        r"|^(?:Connection\w*|BrokenPipe|IncompleteRead)Error\b"
         r"|recvValue failed|coordination service.*(?:heartbeat|unavailable)|tasks? (?:has|have) crashed",
         "RuntimeError: [transport/tcp/pair.cc:525] Connection closed by peer [10.0.0.2]:31245",
     ),

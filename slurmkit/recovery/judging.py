@@ -26,7 +26,8 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     saved = checkpoint_step(setting)
     evidence = of_step(setting, end, saved)
     gone = {*course.without, *evidence.nodes_down, *evidence.unfit}
-    left = tuple(node for node in setting.attempt.nodes if node not in gone)
+    # Where Slurm does not come to an end with this step, no node has room for another.
+    left = tuple(node for node in setting.attempt.nodes if node not in gone and not end.is_stuck)
     course.diagnosis, decision = judge(setting, evidence, left, saved)
     if decision.action != "done":  # of work that is done there is nothing to explain
         note(setting, course.diagnosis, decision, evidence, number=course.started - 1)

@@ -61,6 +61,8 @@ class StepEnd(NamedTuple):
     """The lowest step of the ranks heard."""
     newest: Checkpoint | None = None
     """The newest complete checkpoint that was seen."""
+    is_stuck: bool = False
+    """Whether no other step can start in this allocation."""
     error: SlurmkitError | None = None
     """Why it was not started at all."""
     unfit: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -243,6 +245,8 @@ def _end(
 ) -> StepEnd:
     status = os.waitstatus_to_exitcode(seen.status)
     status = status if status >= 0 else 128 - status
+    if seen.killed and len(exits) == monitor.world_size and not any(one.has_failed for one in exits):
+        status = 0  # the ranks had done their work; it was srun that did not end
     first = None
     # A rank that was aborted for its stack is no cause of a hang.
     if status and not hung:
@@ -255,6 +259,7 @@ def _end(
         received=seen.received,
         said=tuple(seen.said),
         exits=exits,
+        is_stuck=seen.is_stuck,
         first_failure=first and with_log(first, log_of(first.rank)),
         hung=hung,
     )

@@ -28,6 +28,13 @@ KEPT_LINES = 200
 ENDING = ("error: Node failure on ", "Terminating StepId=", "orce Terminated StepId=", "Job step aborted")
 """srun's words for a step that ends: a rank whose parent was killed leaves none of its own, nor do those of a
 node that is gone, which under --no-kill does not end the step."""
+NO_STEP = "step creation temporarily disabled"
+"""srun's words where the nodes are not free, as after a step whose end Slurm has not seen."""
+STUCK = "Timed out waiting for job step to complete"
+"""srun's word where a slurmstepd is gone: Slurm keeps the nodes for its step, whatever the ranks do."""
+STEP_WITHIN = 60.0
+SRUN_WITHIN = 15.0
+"""Seconds that srun may take to end once all ranks have, or once it was told to."""
 STDERR = 2
 
 
@@ -44,13 +51,26 @@ class Watched:
     notices: list[RankNotice] = field(default_factory=list)
     is_ending: bool = False
     """Whether srun has said that the step is over: a task failed, or a node of it is gone."""
+    is_stuck: bool = False
+    """Whether Slurm does not come to the end of a step of this job, so that no other can start."""
     killed: bool = False
     """Whether the agent itself had to kill the step."""
+    deadlines: dict[str, float] = field(default_factory=dict)
+    """When the step has to be over, on the clock's monotonic time, by the reason for it."""
 
     @property
     def has_failed(self) -> bool:
         """Whether a rank has failed, or its node is gone: the others are about to end, or wait in vain."""
         return self.is_ending or any(map(_is_failure, self.notices))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a rank has told of its start."""
+        return any(notice.kind == "rank-started" for notice in self.notices)
+
+    def has_ended(self, world_size: int | None) -> bool:
+        """Whether every rank has told of its end."""
+        return len({one.rank for one in self.notices if one.kind == "rank-ended"}) == world_size
 
 
 class Attendant(Protocol):
@@ -113,7 +133,6 @@ def watch(
     `must_end` is told each finding of the monitor, and says whether the step has to end because of it.
     """
     seen = Watched()
-    stop_at: float | None = None
     next_tick = clock.monotonic()
     ready = select.poll()
     with Arrivals() as signals:
@@ -137,12 +156,30 @@ def watch(
             next_tick = clock.monotonic() + TICK
             verdicts = [must_end(finding) for finding in monitor.tick(clock.now().timestamp())]
             verdicts.append(attendant.tick(seen))
-            if stop_at is None and grace is not None and seen.has_failed:
-                stop_at = clock.monotonic() + grace
-            is_overdue = stop_at is not None and clock.monotonic() >= stop_at
+            now = clock.monotonic()
+            _set_deadlines(seen, now, grace, monitor.world_size)
+            is_overdue = any(now >= at for at in seen.deadlines.values())
             if not seen.killed and (any(verdicts) or is_overdue):
                 seen.killed = True
                 os.kill(srun, signal.SIGTERM)  # which makes srun kill all ranks at once
+                seen.deadlines = {"srun itself": now + SRUN_WITHIN}
+            elif seen.killed and is_overdue:
+                os.kill(srun, signal.SIGKILL)
+
+
+def _set_deadlines(seen: Watched, now: float, grace: float | None, world_size: int | None) -> None:
+    """Give a step that is over, or does not begin, a time by which it has to be gone."""
+    if seen.killed:
+        return
+    if grace is not None and seen.has_failed:
+        seen.deadlines.setdefault("a rank failed", now + grace)
+    if seen.has_ended(world_size):
+        seen.deadlines.setdefault("all ranks have ended", now + SRUN_WITHIN)
+    if seen.has_begun:
+        seen.deadlines.pop("no step", None)
+    elif any(NO_STEP in line for line in seen.said):
+        is_late = now >= seen.deadlines.setdefault("no step", now + STEP_WITHIN)
+        seen.is_stuck = seen.is_stuck or is_late
 
 
 def _is_failure(notice: RankNotice) -> bool:
@@ -176,6 +213,7 @@ def _copy(stderr: int, seen: Watched) -> bool:
     lines = data.decode("utf-8", "replace").splitlines()
     seen.said.extend(lines)
     seen.is_ending = seen.is_ending or any(word in line for line in lines for word in ENDING)
+    seen.is_stuck = seen.is_stuck or any(STUCK in line for line in lines)
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
     return True

@@ -24,13 +24,14 @@ from slurmkit.slurm.clock import SystemClock
 
 class Monitor:
     ours, theirs = socket.socketpair()
+    world_size = 2
     def fileno(self): return self.ours.fileno()
     def receive(self, now):
         try:
             kind, code = self.ours.recv(100, socket.MSG_DONTWAIT).decode().split()
         except BlockingIOError:
             return []
-        return [SimpleNamespace(kind=kind, fields={"exit_code": int(code)})]
+        return [SimpleNamespace(kind=kind, rank=0, fields={"exit_code": int(code)})]
     def tick(self, now): return FINDINGS.pop() if FINDINGS else []
 
 TAKEN = signal.SIGQUIT
