@@ -149,7 +149,7 @@ def save(state, peers, folder, seconds):
         write(path / "data.json", json.dumps({**rest, "random": state.random.getstate()}).encode())
     peers.wait()
     if ME.rank == 0:
-        commit(path, step=state.step, world_size=ME.world_size)
+        commit(path, step=state.step)  # without world_size: any number of ranks can load it
 
 
 def write(path, data, seconds=0.0):
