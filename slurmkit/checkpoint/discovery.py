@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 8
 """Entries, the newest, that are looked into to tell a folder of checkpoints from a checkpoint."""
+
+_PIECE = re.compile(r"-\d{5,}-of-\d{5,}\.")
+"""In the name of a file that is nothing without others."""
 
 
 class Candidate(NamedTuple):
@@ -52,7 +56,7 @@ def discover(root: Path, layouts: Sequence[Layout]) -> list[Candidate]:
     names = {entry.name for entry in entries}
     found = []
     for entry in entries:
-        if entry.name not in trackers and not is_temporary(entry.name):
+        if entry.name not in trackers and not is_temporary(entry.name) and not _PIECE.search(entry.name):
             is_committed = len(layouts) == 1 or plain.manifest_beside(entry.name) in names
             if candidate := _candidate(root, entry, layouts, is_committed=is_committed):
                 found.append(candidate)

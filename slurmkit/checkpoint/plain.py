@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,8 @@ LARGEST = 256 * 1024 * 1024
 """Bytes; no manifest is larger."""
 READERS = 4
 """Files that are read at a time: one alone does not use a parallel file system."""
+
+_SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
 
 
 class Piece(NamedTuple):
@@ -221,12 +224,17 @@ def is_named(name: str) -> bool:
     return not is_temporary(name) and not name.endswith(MANIFEST)
 
 
+def step_of(name: str) -> int | None:
+    """The step in a name, whatever the suffix."""
+    return step_in(_SUFFIX.sub("", name))
+
+
 LAYOUT = Layout(
     name="plain",
     summary="any file or directory that slurmkit.checkpoint.commit() has put a manifest to",
     resume=("--resume", "{checkpoint}"),
     reshards=False,
-    step_of=step_in,
+    step_of=step_of,
     is_named=is_named,
     is_one=lambda path: manifest_of(path).is_file(),
     verify=verify,
