@@ -55,9 +55,10 @@ def command(
 
     Exit code 1 where there are some and none is complete.
 
-    --json gives for each: path, name, step, saved (ISO 8601 with offset), age (seconds), size (bytes, of a
-    complete one), layout, verdict (complete, incomplete, damaged, unverified or foreign), reason, world_size,
-    chosen. With --layouts: name, summary, resume, reshards, trackers.
+    --json gives for each: path, name, step, saved (ISO 8601 with offset), age (seconds since it was
+    saved, or else last changed), size (bytes, of a complete one), layout, verdict (complete, incomplete,
+    damaged, unverified or foreign), reason, world_size, chosen. With --layouts: name, summary, resume,
+    reshards, trackers.
     """
     if lists_layouts:
         return _layouts()
@@ -106,13 +107,13 @@ def _listing(place: Place, *, deep: bool, limit: int | None) -> Answer:
 def row(one: Checkpoint, now: datetime, *, is_chosen: bool) -> dict[str, Any]:
     """A checkpoint as JSON has it."""
     saved = one.verdict.saved
-    at = None if saved is None else datetime.fromtimestamp(saved, UTC)
+    at = _changed(one.path) if saved is None else saved
     return {
         "path": str(one.path),
         "name": one.path.name,
         "step": one.step,
-        "saved": at,
-        "age": now - at if at else None,
+        "saved": None if saved is None else datetime.fromtimestamp(saved, UTC),
+        "age": None if at is None else now - datetime.fromtimestamp(at, UTC),
         "size": one.size,
         "layout": one.layout,
         "verdict": one.verdict.state,
@@ -120,6 +121,13 @@ def row(one: Checkpoint, now: datetime, *, is_chosen: bool) -> dict[str, Any]:
         "world_size": one.verdict.world_size,
         "chosen": is_chosen,
     }
+
+
+def _changed(path: Path) -> float | None:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return None
 
 
 def _shown(fields: dict[str, Any]) -> dict[str, object]:

@@ -28,7 +28,7 @@ STATE_COLOURS = {
 """Of the column `state`, on a terminal."""
 
 
-PROSE = frozenset({"reason", "summary"})
+PROSE = frozenset({"reason", "resume", "summary"})
 """Columns that may take several lines."""
 
 
@@ -133,7 +133,8 @@ def _print_rich(columns: Sequence[str], titles: list[str], cells: list[list[str]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, title in zip(columns, titles, strict=True):
         # A reason may take several lines, and must not take the room of what has to be copied.
-        table.add_column(title, no_wrap=name not in PROSE)
+        is_prose = name in PROSE
+        table.add_column(title, no_wrap=not is_prose, overflow="fold" if is_prose else "ellipsis")
     for row in cells:
         styles = (
             STATE_COLOURS.get(text, "") if name == "state" else ""
