@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmkit import __version__
 from slurmkit.checkpoint.layout import Verdict
 from slurmkit.checkpoint.zips import unreadable
 from slurmkit.launch.files import write_atomically
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     from slurmkit.checkpoint.layout import Layout
 
+RULES = 1
+"""Raised where a layout's rules change: what was complete by older ones is looked at again."""
 MOST = 1000
 """Verdicts in one file; those not asked for the longest go first."""
 SETTLED = 2.0
@@ -58,7 +59,7 @@ class Verdicts:
         """Write what is new. Where that cannot be done, it is found again the next time."""
         if self._file is None or not self._has_changed:
             return
-        content = {"version": __version__, "verdicts": dict(list(self._kept.items())[-MOST:])}
+        content = {"rules": RULES, "verdicts": dict(list(self._kept.items())[-MOST:])}
         with contextlib.suppress(OSError):
             write_atomically(self._file, json.dumps(content).encode("ascii") + b"\n")
             self._has_changed = False
@@ -97,10 +98,10 @@ class Verdicts:
 
 
 def _load(file: Path) -> dict[str, Any]:
-    """What is kept; nothing where the file is damaged or not there, or another version judged otherwise."""
+    """What is kept; nothing where the file is damaged or not there, or the rules were others."""
     try:
         content = json.loads(file.read_bytes())
-        verdicts = content["verdicts"] if content["version"] == __version__ else {}
+        verdicts = content["verdicts"] if content["rules"] == RULES else {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     return verdicts if isinstance(verdicts, dict) else {}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurmkit import __version__
 from slurmkit.checkpoint import commit, plain, verdicts
 from slurmkit.checkpoint.choice import choose, survey
 from slurmkit.checkpoint.layout import Layout, Verdict
@@ -149,16 +148,16 @@ def test_damage_that_only_a_deep_look_found_is_not_forgotten(tmp_path: Path, pat
         b"[]",
         b"null",
         b"\xff",
-        b'{"version": "0.0.1", "verdicts": {}}',
-        b'{"version": "VERSION", "verdicts": []}',
-        b'{"version": "VERSION", "verdicts": {"KEY": 3}}',
-        b'{"version": "VERSION", "verdicts": {"KEY": {"verdict": {"state": 1}, "stamps": {}, "deep": true}}}',
-        b'{"version": "VERSION", "verdicts": {"KEY": {"verdict": [], "stamps": [1], "deep": true}}}',
+        b'{"rules": 0, "verdicts": {}}',
+        b'{"rules": RULES, "verdicts": []}',
+        b'{"rules": RULES, "verdicts": {"KEY": 3}}',
+        b'{"rules": RULES, "verdicts": {"KEY": {"verdict": {"state": 1}, "stamps": {}, "deep": true}}}',
+        b'{"rules": RULES, "verdicts": {"KEY": {"verdict": [], "stamps": [1], "deep": true}}}',
     ],
 )
 def test_a_damaged_file_keeps_nothing(tmp_path: Path, path: Path, content: bytes) -> None:
     file, watched = tmp_path / "kept.json", Watched()
-    for old, new in ((b"VERSION", __version__), (b"KEY", f"plain:{path}")):
+    for old, new in ((b"RULES", str(verdicts.RULES)), (b"KEY", f"plain:{path}")):
         content = content.replace(old, new.encode())
     file.write_bytes(content)
     assert ask(file, watched, path).state == "complete"
@@ -166,12 +165,12 @@ def test_a_damaged_file_keeps_nothing(tmp_path: Path, path: Path, content: bytes
     assert watched.count == 1
 
 
-def test_another_version_s_verdicts_are_found_anew(
+def test_verdicts_by_other_rules_are_found_anew(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, watched = tmp_path / "kept.json", Watched()
     ask(file, watched, path)
-    monkeypatch.setattr(verdicts, "__version__", "99")
+    monkeypatch.setattr(verdicts, "RULES", 99)
     ask(file, watched, path)
     assert watched.count == 2
 

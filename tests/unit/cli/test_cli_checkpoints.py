@@ -106,6 +106,15 @@ def test_a_run_s_own_folder_layout_and_verdicts_are_used(
     )
 
 
+def test_trap_117_every_job_of_a_run_finds_the_same_folder(
+    slurmkit: Slurmkit, folder: Path, add_run: Make
+) -> None:
+    resubmitted = ("submitted", {"job_id": "901"})
+    add_run("r", resubmitted, job_id="900").job_toml.write_text(JOB)
+    for name in ("900", "901", "r"):
+        assert slurmkit("checkpoints", name, "--json").json[1]["path"] == str(folder / "step-200")
+
+
 def test_a_run_without_checkpoints_says_so(slurmkit: Slurmkit, add_run: Make) -> None:
     add_run("r").job_toml.write_text('name = "a"\ncommand = ["true"]\n')
     done = slurmkit("checkpoints", "r")
