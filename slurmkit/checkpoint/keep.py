@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmkit.checkpoint import layouts, plain
-from slurmkit.checkpoint.choice import newest_first
+from slurmkit.checkpoint.choice import is_complete, newest_first
 from slurmkit.checkpoint.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LEAST = 2
 """Complete checkpoints that stay, whatever is asked for: the newest may turn out to be worth nothing."""
+_NUMBER = re.compile(r"\d+")
 REMOVING = ".slurmkit-removing."
 """Stands before the name of what is being removed: hidden, so that nobody takes it for a checkpoint."""
 
@@ -27,9 +29,10 @@ REMOVING = ".slurmkit-removing."
 def prune(root: Path, layout: str, keep: int, *, kept: Path | None = None) -> list[Path]:
     """Remove checkpoints older than the newest `keep` complete ones, and return them. At least two stay.
 
-    Older is what has both a lower step and an earlier time. What is not complete goes with them where it is
-    surely one of the layout; what only a load can tell, links, and what a link in the folder points at stay.
-    What cannot be removed stays, and is tried again the next time.
+    Older is what has both a lower step and an earlier time. Only what is of the layout of those that stay,
+    and called as they are but for the numbers, is removed: data may lie about. What is not complete goes with
+    them where it is surely a checkpoint; what only a load can tell, links, and what a link in the folder
+    points at stay. What cannot be removed stays, and is tried again the next time.
 
     Raises:
         UsageError: there is no such layout.
@@ -48,7 +51,7 @@ def prune(root: Path, layout: str, keep: int, *, kept: Path | None = None) -> li
         for one in old
         if one.path != root
         and os.path.realpath(one.path) not in protected
-        and (one.verdict.state == "complete" or _is_surely(one, selected))
+        and (is_complete(one) or _is_surely(one, selected))
         and _remove(one.path)
     ]
 
@@ -58,13 +61,21 @@ def _old(found: Sequence[Checkpoint], keep: int) -> list[Checkpoint]:
 
     After somebody went back to an earlier step, what is newest has no high step.
     """
-    complete = [place for place, one in enumerate(found) if one.verdict.state == "complete"]
-    if len(complete) < keep:
+    places = [place for place, one in enumerate(found) if is_complete(one)][:keep]
+    if len(places) < keep:
         return []
-    last = complete[keep - 1]
-    saved = [found[place].verdict.saved for place in complete[:keep]]
-    newest = max((one for one in saved if one is not None), default=0.0)
-    return [one for one in found[last + 1 :] if one.step is not None and _time_of(one) <= newest]
+    staying = [found[place] for place in places]
+    newest = max(one.verdict.saved or 0.0 for one in staying)
+    kinds = set(map(_kind, staying))
+    return [
+        one
+        for one in found[places[-1] + 1 :]
+        if one.step is not None and _kind(one) in kinds and _time_of(one) <= newest
+    ]
+
+
+def _kind(one: Checkpoint) -> tuple[str, str]:
+    return one.layout, _NUMBER.sub("0", one.path.name)
 
 
 def _time_of(one: Checkpoint) -> float:

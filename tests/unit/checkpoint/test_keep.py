@@ -73,16 +73,22 @@ def test_nothing_goes_while_newer_ones_are_unverified(tmp_path: Path) -> None:
 
 
 def test_old_torn_ones_go_and_old_unverified_ones_stay(tmp_path: Path) -> None:
-    aged(write_dcp(tmp_path / "step-1", finish=False), 100)
-    aged(write_dcp(tmp_path / "step-2"), 90)
-    write(tmp_path, {"step_3.pt": LEGACY, "step_4.pt": saved()[:-5]})
-    aged(tmp_path / "step_3.pt", 80)
-    aged(tmp_path / "step_4.pt", 80)
-    aged(write_dcp(tmp_path / "step-5"), 70)
-    aged(write_dcp(tmp_path / "step-6"), 60)
-    removed = {path.name for path in prune(tmp_path, "auto", 2)}
-    assert removed == {"step-1", "step-2", "step_4.pt"}
-    assert there(tmp_path) == {"step_3.pt", "step-5", "step-6"}
+    whole = saved()
+    files = {1: whole[:-5], 2: whole, 3: LEGACY, 4: b"", 5: whole, 6: whole}
+    for step, data in files.items():
+        aged(write(tmp_path, {f"step_{step}.pt": data}) / f"step_{step}.pt", 100 - step)
+    assert {path.name for path in prune(tmp_path, "auto", 2)} == {"step_1.pt", "step_2.pt", "step_4.pt"}
+    assert there(tmp_path) == {"step_3.pt", "step_5.pt", "step_6.pt"}
+
+
+def test_data_that_lie_about_stay(tmp_path: Path) -> None:
+    others = ["data_1.pt", "step_1.safetensors", "step_1_best.pt", "last.pt"]
+    for name in others:
+        aged(write(tmp_path, {name: saved(step=0)}) / name, 1000)
+    for step in (1, 2, 10):
+        aged(write(tmp_path, {f"step_{step}.pt": saved()}) / f"step_{step}.pt", 100 - step)
+    assert prune(tmp_path, "auto", 1) == [tmp_path / "step_1.pt"]
+    assert there(tmp_path) == {*others, "step_2.pt", "step_10.pt"}
 
 
 @pytest.mark.parametrize("layout", ["auto", "plain"])
