@@ -168,6 +168,8 @@ def newest_first(root: Path, selected: Sequence[Layout], verdicts: Verdicts) -> 
         if isinstance(one, Checkpoint):
             yield one
         elif found := _look(one, selected, verdicts, links):
+            if found.verdict.state == "foreign" and found.step is None and found.path != root:
+                continue  # whatever lies about in the folder
             step = -1 if found.step is None else found.step
             heapq.heappush(queue, (-step, -(found.verdict.saved or 0.0), next(numbers), found))
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurmkit import checkpoint
-from slurmkit.checkpoint import choice, discovery
+from slurmkit.checkpoint import choice, discovery, plain
 from slurmkit.checkpoint.choice import choose, resume_arguments, survey, verify
-from slurmkit.checkpoint.layout import Verdict
+from slurmkit.checkpoint.discovery import Candidate
+from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.errors import UsageError
 from tests.unit.checkpoint.otherlike import saved, write
 from tests.unit.checkpoint.torchlike import aged, write_dcp
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def committed(path: Path, **fields: int) -> Path:
@@ -180,6 +182,43 @@ def test_with_a_layout_of_its_own_nothing_else_counts(tmp_path: Path) -> None:
     assert one.step == 1
     found = choose(tmp_path, "plain")
     assert (found.chosen and found.chosen.step) == 2
+
+
+def test_with_a_layout_of_its_own_what_lies_about_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, {"notes.pt": b"x", "code/a.py": b"x", "step-9.pt": b"something else", "train.log": b"x"})
+    found = choose(tmp_path, "torch-save")
+    assert [(one.path.name, one.verdict.state) for one in found.refused] == [("step-9.pt", "foreign")]
+    assert [one.verdict.state for one in choose(tmp_path / "notes.pt", "torch-save").refused] == ["foreign"]
+    assert choose(tmp_path / "code", "safetensors") == choice.Choice(None, ())
+
+
+STATES = ("complete", "incomplete", "damaged", "unverified")
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 10**7), st.tuples(st.sampled_from(STATES), st.floats(0, 1e9)), max_size=12
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_the_highest_complete_step_is_chosen_and_all_above_it_are_refused(
+    world: dict[int, tuple[str, float]], lots: random.Random
+) -> None:
+    def verify(path: Path, _deep: bool) -> Verdict:
+        state, saved = world[int(path.name.rpartition("-")[2])]
+        return Verdict(state, "why", saved=saved)
+
+    fields = {name: getattr(plain.LAYOUT, name) for name in Layout.__slots__}
+    layout = Layout(**fields | {"verify": verify})
+    candidates = [Candidate(Path(f"/c/step-{step}"), (layout,), step) for step in world]
+    lots.shuffle(candidates)
+    with mock.patch.object(discovery, "discover", return_value=candidates):
+        found = choose("/c", "plain")
+    best = max((step for step, (state, _) in world.items() if state == "complete"), default=-1)
+    assert (found.chosen.step if found.chosen else -1) == best
+    assert [one.step for one in found.refused] == sorted(
+        (step for step in world if step > best), reverse=True
+    )
 
 
 def test_the_words_of_resume_are_filled_in(tmp_path: Path) -> None:
