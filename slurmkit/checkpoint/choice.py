@@ -168,8 +168,6 @@ def newest_first(root: Path, selected: Sequence[Layout], verdicts: Verdicts) -> 
         if isinstance(one, Checkpoint):
             yield one
         elif found := _look(one, selected, verdicts, links):
-            if found.verdict.state == "foreign" and found.step is None and found.path != root:
-                continue  # whatever lies about in the folder
             step = -1 if found.step is None else found.step
             heapq.heappush(queue, (-step, -(found.verdict.saved or 0.0), next(numbers), found))
 
@@ -217,13 +215,14 @@ class _Links:
 
 def _look(one: Candidate, selected: Sequence[Layout], verdicts: Verdicts, links: _Links) -> Checkpoint | None:
     """What a candidate is; None where it is no checkpoint, or is counted elsewhere."""
-    is_clear = len(selected) == 1
+    # Where a layout is given, whatever goes by a step's name is told about.
+    is_asked = len(selected) == 1 and (one.step is not None or one.is_root)
     problem, layout = one.problem, None
     try:
         if one.is_link and links.is_double(one.path):
             return None
         if problem is None:
-            layout = one.layouts[0] if is_clear else discovery.recognise(one.path, one.layouts)
+            layout = one.layouts[0] if is_asked else discovery.recognise(one.path, one.layouts)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not one.is_link:
             return None  # removed since it was listed
@@ -232,10 +231,10 @@ def _look(one: Candidate, selected: Sequence[Layout], verdicts: Verdicts, links:
         return _without_layout(one, problem)
     if layout is None:
         # One that has just been begun holds nothing yet.
-        is_called_so = one.is_directory and step_in(one.path.name) is not None
-        return _without_layout(one, _nothing(one.path)) if is_called_so else None
+        is_meant = one.is_root or (one.is_directory and step_in(one.path.name) is not None)
+        return _without_layout(one, _nothing(one.path)) if is_meant else None
     verdict, size = verdicts.of(one.path, layout)
-    if verdict.state == "foreign" and not is_clear:
+    if verdict.state == "foreign" and not is_asked:
         return None
     step = layout.step_of(one.path.name)
     return Checkpoint(one.path, layout.name, verdict.step if step is None else step, verdict, size)

@@ -35,6 +35,8 @@ class Candidate(NamedTuple):
     """The highest that the name can mean; None where a layout has to look inside."""
     is_link: bool = False
     is_directory: bool = False
+    is_root: bool = False
+    """Whether it is what was asked about, and no entry of it."""
     problem: Verdict | None = None
     """Why it cannot be looked at."""
 
@@ -49,7 +51,7 @@ def discover(root: Path, layouts: Sequence[Layout]) -> list[Candidate]:
     except FileNotFoundError:
         return [_refused(root, FileNotFoundError())] if root.is_symlink() else []
     except NotADirectoryError:
-        return [Candidate(root, named(root.name, layouts))]
+        return [Candidate(root, named(root.name, layouts), is_root=True)]
     except OSError as error:
         return [_refused(root, error)]
     trackers = {name for layout in layouts for name in layout.trackers}
@@ -61,7 +63,7 @@ def discover(root: Path, layouts: Sequence[Layout]) -> list[Candidate]:
             if candidate := _candidate(root, entry, layouts, is_committed=is_committed):
                 found.append(candidate)
     if itself := _itself(root, found, layouts):
-        return [Candidate(root, (itself,), is_directory=True)]
+        return [Candidate(root, (itself,), is_directory=True, is_root=True)]
     return found
 
 

@@ -150,7 +150,7 @@ def test_the_folder_may_be_one_file(tmp_path: Path) -> None:
     write(tmp_path, {"model.pt": saved(step=3), "torn.pt": saved()[:-1]})
     assert found(tmp_path / "model.pt") == {"model.pt": "complete"}
     assert found(tmp_path / "torn.pt") == {"torn.pt": "incomplete"}
-    assert found(tmp_path / "model.pt/deeper") == {}
+    assert found(write(tmp_path, {"notes": b"x"}) / "notes") == {"notes": "incomplete"}
 
 
 def test_a_final_model_beside_checkpoints_does_not_hide_them(tmp_path: Path) -> None:
