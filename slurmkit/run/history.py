@@ -6,6 +6,7 @@ as when an admin requeues a job that had ended.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from slurmkit.run.events import Event
+
+USER = "user"
+"""Who submits a run again by hand; others are `agent` and `supervisor`."""
 
 
 class Attempt(NamedTuple):
@@ -32,6 +36,8 @@ class Attempt(NamedTuple):
     """The rank that failed first in the last step: `rank`, `host`, `exit_code` or `signal`, `stderr_tail`."""
     reason: str | None = None
     """Why the agent ended it, where no rank is to blame: it hung, nodes were unfit."""
+    next: str | None = None
+    """What the agent meant to come next: `requeue`, `resubmit`, `stop`, `done`, `leave`."""
 
 
 class History(NamedTuple):
@@ -40,7 +46,18 @@ class History(NamedTuple):
     submitting: datetime | None = None
     submitted: datetime | None = None
     job_id: str | None = None
+    """The run's job, of several the last one."""
     cluster: str | None = None
+    job_submitted: datetime | None = None
+    """When the receipt of this job came."""
+    submits: int = 0
+    """How often sbatch was to be called for this run."""
+    resubmitting: Event | None = None
+    """The intent of a later submit, until its receipt is there, or it is known that there is no job."""
+    options: Mapping[str, str] = MappingProxyType({})
+    """Options of sbatch in which the last job differs from the job file."""
+    requeueing: Event | None = None
+    """The intent of a requeue, until its receipt is there, or the job starts again."""
     not_submitted: str | None = None
     """Why Slurm has no job of this run."""
     cancel_requested: datetime | None = None
@@ -58,8 +75,21 @@ class History(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """Whether an attempt has started whose end nobody wrote."""
-        return self.attempt is not None and self.attempt.ended is None
+        """Whether an attempt of the last job has started whose end nobody wrote."""
+        attempt = self.attempt
+        return attempt is not None and attempt.ended is None and _is_of(attempt, self.job_id)
+
+    @property
+    def is_submitting(self) -> bool:
+        """Whether a submit was begun whose job is neither known nor known not to be."""
+        if self.resubmitting is not None:
+            return True
+        return self.submits > 0 and self.job_id is None and self.not_submitted is None
+
+    @property
+    def was_told_to_stop(self) -> bool:
+        """Whether the run is at its end by somebody's word: its agent's, the supervisor's or a user's."""
+        return self.run_ended is not None or self.cancel_requested is not None
 
 
 def fold(events: Iterable[Event]) -> History:
@@ -86,21 +116,61 @@ def _note(facts: dict[str, Any], event: Event) -> None:
     """Write down what an event says about the run as a whole, and take back what it overrules."""
     match event.kind:
         case "submitting":
-            facts["submitting"] = event.time
+            _note_intent(facts, event)
         case "submitted" | "adopted":
             facts.setdefault("submitted", event.time)
             facts |= {"job_id": event.text("job_id"), "cluster": event.text("cluster")}
+            _note_receipt(facts, event.time)
         case "not-submitted":
             facts["not_submitted"] = event.text("reason") or "sbatch was not carried out"
+            facts.pop("resubmitting", None)
+        case "attempt-started" if _is_by_resubmit(facts, event):
+            # The job itself is the best receipt: it counts where sbatch's was lost.
+            facts["job_id"] = event.text("job_id")
+            _note_receipt(facts, event.time)
+        case "attempt-started" | "requeued":
+            facts.pop("requeueing", None)
+        case "requeueing":
+            facts["requeueing"] = event
         case "run-ended":
             facts["run_ended"] = event
-        case "job-ended":
+            # Slurm's word was that the job is over; now somebody has said that the run is.
+            facts.pop("job_ended", None)
+        case "job-ended" if event.text("job_id") in {None, facts.get("job_id")}:
             facts["job_ended"] = event
         case "cancel-requested":
             facts["cancel_requested"] = event.time
-    if event.kind in {"submitting", "submitted", "adopted", "attempt-started"}:
+    if event.kind in {"submitted", "adopted", "attempt-started"}:
         for end in ("not_submitted", "run_ended", "job_ended"):
             facts.pop(end, None)
+
+
+def _note_intent(facts: dict[str, Any], event: Event) -> None:
+    number = event.number("number") or 1
+    facts["submits"] = max(number, facts.get("submits", 0))
+    if number == 1:
+        facts["submitting"] = event.time
+        return
+    facts["resubmitting"] = event
+    if event.text("by") == USER:
+        facts.pop("cancel_requested", None)
+
+
+def _note_receipt(facts: dict[str, Any], at: datetime) -> None:
+    facts["job_submitted"] = at
+    facts.pop("requeueing", None)
+    if (intent := facts.pop("resubmitting", None)) is not None:
+        facts["options"] = intent.fields.get("options") or {}
+
+
+def _is_by_resubmit(facts: Mapping[str, Any], event: Event) -> bool:
+    """Whether the attempt is one of a job that was submitted again, and whose receipt is not there."""
+    return "resubmitting" in facts and event.text("job_id") != facts.get("job_id")
+
+
+def _is_of(attempt: Attempt, job_id: str | None) -> bool:
+    """Whether an attempt is one of the job, or of a task of it."""
+    return job_id is None or attempt.job_id is None or attempt.job_id.partition("_")[0] == job_id
 
 
 def _attempt(event: Event) -> Attempt:
@@ -124,5 +194,11 @@ def _changes(event: Event) -> dict[str, Any]:
         case "attempt-ended":
             exit_code, signal = event.number("exit_code"), event.number("signal")
             reason = event.text("reason")
-            return {"ended": event.time, "exit_code": exit_code, "signal": signal, "reason": reason}
+            return {
+                "ended": event.time,
+                "exit_code": exit_code,
+                "signal": signal,
+                "reason": reason,
+                "next": event.text("next"),
+            }
     return {}

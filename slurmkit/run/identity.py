@@ -23,3 +23,14 @@ def slug(name: str) -> str:
 def new_run_id(name: str, now: datetime) -> str:
     """A fresh id such as `ddp-tiny-20261201-a1b2c3`; the day is the submitter's own."""
     return f"{slug(name)}-{now.astimezone():%Y%m%d}-{os.urandom(3).hex()}"
+
+
+def later_tag(run_id: str, number: int) -> str:
+    """What marks the job of a later submit: `<run id>+2` and so on; that of the first is the run id."""
+    return f"{run_id}+{number}"
+
+
+def read_tag(tag: str) -> tuple[str, int]:
+    """The run id in a tag, and the number of the submit."""
+    run_id, _, number = tag.partition("+")
+    return run_id, int(number) if number.isdigit() else 1

@@ -23,6 +23,14 @@ class RunPaths(NamedTuple):
         """The job file as it was resolved."""
         return self.root / "job.toml"
 
+    def old_job_toml(self, number: int) -> Path:
+        """The job file of the submits up to that one, where a resume has changed it since."""
+        return self.root / f"job.{number}.toml"
+
+    def old_job_tomls(self) -> list[Path]:
+        """The job files that a resume has changed."""
+        return sorted(self.root.glob("job.*.toml"))
+
     @property
     def job_sbatch(self) -> Path:
         """The script that Slurm runs."""

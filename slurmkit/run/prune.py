@@ -28,9 +28,10 @@ def prunable(
 
 def prune(runs: index.Index, paths: RunPaths) -> bool:
     """Delete a run's files and its link. False where the directory stays, for it holds files of others."""
-    for folder in (paths.all_logs, paths.all_exits):
+    for folder in (paths.all_logs, paths.all_exits, paths.submits):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (paths.job_toml, paths.job_sbatch, paths.launch_archive, paths.events):
+    own = (paths.job_toml, paths.job_sbatch, paths.launch_archive, paths.environment, paths.lock)
+    for file in (*own, *paths.old_job_tomls(), paths.events):
         file.unlink(missing_ok=True)
     # Last: without it the directory is no run any more.
     paths.run_json.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""`run.json`: who submitted what, when, from where. Written once, before sbatch is called, never changed."""
+"""`run.json`: who submitted what, when, from where.
+
+Written before sbatch is called; only a resume with another job file changes it.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,10 @@ class RunRecord(NamedTuple):
     """As in sbatch's `--clusters`."""
     output: str | None = None
     """The pattern of the batch log, where the job file names one."""
+    python: str = ""
+    """The Python that the job's agent runs in: every submit of the run has the same."""
+    recovers: bool = False
+    """Whether the run goes on after its job has ended: it has [checkpoint] or [retry], and an agent."""
     version: str = ""
 
 

@@ -21,6 +21,9 @@ LISTING_GRACE = timedelta(minutes=2)
 """How long after its receipt a job may be in no listing: slurmdbd learns of it late (trap 150)."""
 
 
+_NOT_YET = "sbatch's answer is not there yet; Slurm lists no job of this run so far"
+
+
 class Meaning(NamedTuple):
     """What a state of a run means."""
 
@@ -34,6 +37,7 @@ STATES: Mapping[str, Meaning] = {
     "pending": Meaning("the job waits in the queue"),
     "running": Meaning("the job holds its nodes"),
     "completed": Meaning("the job ended with exit code 0", is_end=True),
+    "interrupted": Meaning("the job is gone, the work is not done and nobody has said stop", is_end=True),
     "failed": Meaning("the job ended, and not well", is_end=True),
     "cancelled": Meaning("somebody cancelled the job", is_end=True),
     "blocked": Meaning("the job waits for what can never happen", is_end=True),
@@ -109,6 +113,15 @@ def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight)
         attempts=len(history.attempts),
         attempt=attempt.name if attempt else None,
     )
+    if history.resubmitting:
+        return known._replace(state="submitting", reason=_resubmitting(history, sight))
+    state = _judge(known, record, history, sight)
+    if state.state == "interrupted" and history.cancel_requested:
+        return state._replace(state="cancelled", reason="cancelled while it had no job")
+    return state
+
+
+def _judge(known: RunState, record: RunRecord | None, history: History, sight: Sight) -> RunState:
     if sight.jobs:
         from slurmkit.run.jobs import from_jobs
 
@@ -119,7 +132,18 @@ def judge(run_id: str, record: RunRecord | None, history: History, sight: Sight)
         return _from_run_ended(known, history, history.run_ended)
     if history.job_id is None:
         return _without_job(known, history, sight)
-    return _without_listing(known, history, sight)
+    return _without_listing(known, record, history, sight)
+
+
+def goes_on(record: RunRecord | None, history: History) -> bool:
+    """Whether a run whose job is gone has work left that nobody has called off."""
+    return record is not None and record.recovers and record.array is None and history.run_ended is None
+
+
+def interrupted(state: RunState, why: str) -> RunState:
+    """The state of a run whose job is gone while its work is not done; says what to do."""
+    advice = f"`slurmkit supervise` or `slurmkit resume {state.id}` carries on"
+    return state._replace(state="interrupted", reason=f"{why}; {advice}", exit_code=state.exit_code or 1)
 
 
 def _from_job_ended(known: RunState, event: Event) -> RunState:
@@ -148,7 +172,7 @@ def _from_run_ended(known: RunState, history: History, event: Event) -> RunState
     outcome = event.text("outcome") or ""
     return known._replace(
         state=outcome if outcome in STATES else "failed" if exit_code else "completed",
-        reason=exit_reason(exit_code, history.attempt) if exit_code else None,
+        reason=event.text("reason") or exit_reason(exit_code, history.attempt) if exit_code else None,
         exit_code=exit_code,
         ended=event.time,
     )
@@ -159,10 +183,8 @@ def _without_job(known: RunState, history: History, sight: Sight) -> RunState:
         return known._replace(state="not-submitted", reason=history.not_submitted, exit_code=1)
     if not sight.queue:
         return known._replace(reason=f"sbatch's answer was lost, and {_silent(sight)}")
-    if age(known, sight) <= SUBMIT_GRACE:
-        return known._replace(
-            reason="sbatch's answer is not there yet; Slurm lists no job of this run so far"
-        )
+    if age(known, history, sight) <= SUBMIT_GRACE:
+        return known._replace(reason=_NOT_YET)
     if sight.accounting is False:
         return known._replace(reason=f"sbatch's answer was lost, and {_silent(sight)}")
     reason = "the submit was interrupted before Slurm took the job"
@@ -171,16 +193,33 @@ def _without_job(known: RunState, history: History, sight: Sight) -> RunState:
     return known._replace(state="not-submitted", reason=reason, exit_code=1)
 
 
-def _without_listing(known: RunState, history: History, sight: Sight) -> RunState:
+def _resubmitting(history: History, sight: Sight) -> str:
+    """Why it is not known whether there is a job of a later submit."""
+    if not sight.queue or is_given_up(history, sight._replace(accounting=True)):
+        return f"sbatch's answer was lost, and {_silent(sight)}"
+    return _NOT_YET
+
+
+def is_given_up(history: History, sight: Sight) -> bool:
+    """Whether a later submit surely made no job: Slurm answers, and lists none after the grace."""
+    intent = history.resubmitting
+    if intent is None or not sight.queue or sight.accounting is False:
+        return False
+    return sight.at - intent.time > SUBMIT_GRACE
+
+
+def _without_listing(known: RunState, record: RunRecord | None, history: History, sight: Sight) -> RunState:
     """Slurm gave a job id, and now lists nothing under it: absent is not finished."""
     last_known = "running" if history.is_running else "pending"
     if sight.is_blind:
         return known._replace(state=last_known, reason=f"last known; {_silent(sight)}")
-    if age(known, sight) <= LISTING_GRACE:
+    if age(known, history, sight) <= LISTING_GRACE:
         return known._replace(state=last_known, reason="Slurm does not list the job yet")
     reason = "neither squeue nor sacct has the job any more"
     if sight.accounting is None:
         reason = "squeue has the job no more, and accounting is off"
+    if goes_on(record, history):
+        return interrupted(known, reason)
     return known._replace(state="lost", reason=reason, exit_code=1)
 
 
@@ -188,6 +227,7 @@ def _silent(sight: Sight) -> str:
     return "accounting does not answer" if sight.queue else "Slurm does not answer"
 
 
-def age(known: RunState, sight: Sight) -> timedelta:
-    """How old the run was when Slurm was asked."""
-    return sight.at - known.submitted if known.submitted else timedelta.max
+def age(known: RunState, history: History, sight: Sight) -> timedelta:
+    """How old the run's last submit was when Slurm was asked."""
+    submitted = history.job_submitted or known.submitted
+    return sight.at - submitted if submitted else timedelta.max

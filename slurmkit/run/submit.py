@@ -7,6 +7,7 @@ run id in the job's comment: `slurmkit.run.survey` finds it.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,18 +74,12 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         RunNotFound: a dependency names a run that does not exist.
         UsageError: a dependency names a run that has no job.
     """
-    from slurmkit.launch.environment import as_started
-    from slurmkit.script import render
-    from slurmkit.slurm.environment import strip
+    from slurmkit.script.preparation import path_from
 
     now = place.clock.now()
     spec = _with_job_ids(loaded.spec, place.runs)
     root = Path(os.path.abspath(place.directory / spec.run.directory / new_run_id(spec.name, now)))  # noqa: PTH100
     paths = RunPaths(root)
-    rendered = render(
-        spec, run_directory=root, run_id=paths.run_id, template=template, directory=loaded.directory
-    )
-    environment, stripped = strip(as_started(place.environ), keep=spec.environment.keep)
     made = record.RunRecord(
         id=paths.run_id,
         name=spec.name,
@@ -93,22 +88,69 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         host=os.uname().nodename,
         directory=str(loaded.directory),
         job_file=str(loaded.path.absolute()),
-        template=template,
+        # A later submit may come from another directory.
+        template=template if template in {MANAGED, PLAIN} else str(path_from(Path.cwd(), template)),
         array=_text(spec, "array"),
         clusters=_text(spec, "clusters"),
         output=_text(spec, "output"),
+        python=sys.executable,
+        recovers=recovers(spec, template),
         version=__version__,
     )
-    submission = Submission(
-        script=paths.job_sbatch,
-        tag=made.id,
-        directory=loaded.directory,
+    environment, stripped = submitting_environment(spec, place.environ)
+    rendered, submission = render_submission(spec, made, paths, tag=made.id, environment=environment)
+    return Prepared(
+        paths=paths, record=made, spec=spec, rendered=rendered, submission=submission, stripped=stripped
+    )
+
+
+def recovers(spec: JobSpec, template: str) -> bool:
+    """Whether a run of this job goes on after its job has ended."""
+    return template != PLAIN and (spec.checkpoint is not None or spec.retry is not None)
+
+
+def submitting_environment(
+    spec: JobSpec, environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables of a shell that a job submitted from it gets, and the names of those that it does not."""
+    from slurmkit.launch.environment import as_started
+    from slurmkit.slurm.environment import strip
+
+    return strip(as_started(environ), keep=spec.environment.keep)
+
+
+def render_submission(
+    spec: JobSpec,
+    made: record.RunRecord,
+    paths: RunPaths,
+    *,
+    tag: str,
+    environment: Mapping[str, str],
+) -> tuple[Rendered, Submission]:
+    """The script of one submit of a run, and how it is handed to sbatch; nothing is written.
+
+    Raises:
+        UsageError: the job cannot be written as a script, or the user's template fails.
+    """
+    from slurmkit.script import render
+
+    directory = Path(made.directory)
+    rendered = render(
+        spec,
+        run_directory=paths.root,
+        run_id=paths.run_id,
+        tag=tag,
+        python=made.python or sys.executable,
+        template=made.template,
+        directory=directory,
+    )
+    return rendered, Submission(
+        script=paths.script(tag),
+        tag=tag,
+        directory=directory,
         arguments=rendered.arguments,
         environment={**environment, **rendered.environment},
         cluster=made.clusters,
-    )
-    return Prepared(
-        paths=paths, record=made, spec=spec, rendered=rendered, submission=submission, stripped=stripped
     )
 
 
@@ -122,21 +164,38 @@ def submit(loaded: Loaded, place: Place, *, slurm: Slurm, template: str = MANAGE
         AnswerLost: the job may be in the queue; `slurmkit status` will find it.
         UsageError: the run directory cannot be written.
     """
-    from slurmkit.slurm.submission import submit_once
-
     prepared, notes = _make_run(loaded, place, template)
     paths, clock = prepared.paths, place.clock
-    events.append(paths, "submitting", at=clock.now())
+    submitted = submit_noted(paths, prepared.submission, slurm=slurm, clock=clock)
+    return Receipt(prepared, submitted, (*notes, *filter(None, [submitted.message])))
+
+
+def submit_noted(
+    paths: RunPaths, submission: Submission, *, slurm: Slurm, clock: Clock, **fields: object
+) -> Submitted:
+    """Submit once, between the intent and the receipt in the event log; `fields` stand in both.
+
+    Raises:
+        Refused: Slurm said no; that is written down, as the next two are.
+        Unreachable: the request did not arrive.
+        MissingRequirement: there is no sbatch, or no slurm.conf.
+        AnswerLost: the job may be in the queue: the intent stays without a receipt.
+    """
+    from slurmkit.slurm.submission import submit_once
+
+    since = clock.now()
+    events.append(paths, "submitting", at=since, **fields)
     try:
-        submitted = submit_once(slurm, prepared.submission, clock=clock, since=prepared.record.created)
+        submitted = submit_once(slurm, submission, clock=clock, since=since)
     except (MissingRequirement, Refused, Unreachable) as error:
-        events.append(paths, "not-submitted", at=clock.now(), reason=error.what)
+        events.append(paths, "not-submitted", at=clock.now(), reason=error.what, **fields)
         raise
     except AnswerLost as error:
         hint = f"`slurmkit status {paths.run_id}` goes on looking for the job; do not submit again before"
         raise AnswerLost(error.what, where=error.where, hint=hint) from error
-    events.append(paths, "submitted", at=clock.now(), job_id=str(submitted.id), cluster=submitted.cluster)
-    return Receipt(prepared, submitted, (*notes, *filter(None, [submitted.message])))
+    receipt = {"job_id": str(submitted.id), "cluster": submitted.cluster, **fields}
+    events.append(paths, "submitted", at=clock.now(), **receipt)
+    return submitted
 
 
 def _make_run(loaded: Loaded, place: Place, template: str) -> tuple[Prepared, tuple[str, ...]]:
@@ -169,6 +228,8 @@ def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
     mode = 0o600 if prepared.rendered.environment else 0o666
     write_atomically(paths.job_toml, resolved_toml(prepared.spec).encode("utf-8", "surrogateescape"), mode)
     write_atomically(paths.job_sbatch, prepared.rendered.text.encode("utf-8", "surrogateescape"))
+    if prepared.record.recovers:
+        _keep_environment(prepared)
     if prepared.record.template != PLAIN:
         from slurmkit.launch import archive
 
@@ -181,6 +242,20 @@ def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
             f"the run is not in the list of runs ({error.strerror}: {error.filename}); name it by its path",
         )
     return ()
+
+
+def _keep_environment(prepared: Prepared) -> None:
+    """Keep the shell's variables: a node, or cron, submits the run again as this shell does now."""
+    import json
+
+    text = json.dumps(
+        {
+            name: value
+            for name, value in prepared.submission.environment.items()
+            if name not in prepared.rendered.environment
+        }
+    )
+    write_atomically(prepared.paths.environment, text.encode("ascii"), 0o600)
 
 
 def _log_folders(prepared: Prepared) -> list[Path]:

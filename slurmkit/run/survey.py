@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import AccountingOff, MissingRequirement, SlurmError
 from slurmkit.run import events, history, record
-from slurmkit.run.state import Sight, judge
+from slurmkit.run.identity import read_tag
+from slurmkit.run.state import Sight, is_given_up, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +58,8 @@ class Dossier(NamedTuple):
     def needs_slurm(self) -> bool:
         """Whether Slurm has something to add. Of a success it has not; of a failure it may know more."""
         told = self.history
+        if told.resubmitting:
+            return True
         if told.job_ended or (told.not_submitted and not told.job_id):
             return False
         return _is_array(self) or told.run_ended is None or bool(told.run_ended.number("exit_code"))
@@ -126,6 +129,8 @@ def settle(dossiers: Iterable[Dossier], sights: Mapping[str, Sight], now: dateti
 
 def _is_settled(dossier: Dossier, jobs: Sequence[Job]) -> bool:
     """Whether accounting has nothing to add: the job goes on, or it did well and stands for the whole run."""
+    if dossier.history.resubmitting and not any(_is_by_resubmit(dossier, job) for job in jobs):
+        return False
     if any(not job.state.is_final for job in jobs):
         return True
     return bool(jobs) and not _is_array(dossier) and all(job.state.is_success for job in jobs)
@@ -155,7 +160,7 @@ def _queue(asking: Sequence[Dossier], slurm: Slurm, max_age: float) -> list[Job]
 def _accounting(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float) -> list[Job]:
     starts = [start for dossier in asking if (start := _start(dossier))]
     since = min(starts, default=now - timedelta(days=1)) - MARGIN
-    ids = [job_id for dossier in asking if (job_id := dossier.job_id)]
+    ids = [one.job_id for one in asking if one.job_id and not one.history.resubmitting]
     if len(ids) == len(asking):
         return slurm.accounting(ids, since=since, max_age=max_age)
     users = {dossier.record.user for dossier in asking if dossier.record}
@@ -179,8 +184,11 @@ class _Listing:
     def of(self, dossier: Dossier) -> list[Job]:
         """The jobs of a run: by id, and while none is known, by what they say themselves."""
         job_id = dossier.job_id
+        marked = self._by_run.get(dossier.paths.run_id, [])
         if job_id is None:
-            return self._by_run.get(dossier.paths.run_id, [])
+            return marked
+        if dossier.history.resubmitting and (new := [job for job in marked if _is_by_resubmit(dossier, job)]):
+            return new
         jobs = self._by_number.get(job_id.job, [])
         return [job for job in jobs if job_id.covers(job.id) and _is_own(dossier, job)]
 
@@ -197,10 +205,25 @@ def _is_own(dossier: Dossier, job: Job) -> bool:
     return start is None or job.submit_time is None or job.submit_time > start - MARGIN
 
 
+def _is_by_resubmit(dossier: Dossier, job: Job) -> bool:
+    """Whether a job is the one that the submit has made whose receipt is missing."""
+    intent = dossier.history.resubmitting
+    tag = _tag_of(job)
+    if intent is None or tag is None:
+        return False
+    return read_tag(tag) == (dossier.paths.run_id, intent.number("number"))
+
+
 def _run_of(job: Job) -> str | None:
-    """The run id in a job's comment, or in the path of its script, which the submit line keeps."""
-    _, tag, rest = (job.comment or "").rpartition("slurmkit:")
-    if tag and (words := rest.split()):
+    """The run that a job says it is of."""
+    tag = _tag_of(job)
+    return None if tag is None else read_tag(tag)[0]
+
+
+def _tag_of(job: Job) -> str | None:
+    """The tag in a job's comment, or in the path of its script, which the submit line keeps."""
+    _, mark, rest = (job.comment or "").rpartition("slurmkit:")
+    if mark and (words := rest.split()):
         return words[0]
     folder, script, _ = (job.submit_line or "").rpartition("/job.sbatch")
     return folder.rpartition("/")[2] if script else None
@@ -208,11 +231,17 @@ def _run_of(job: Job) -> str | None:
 
 def _settle(dossier: Dossier, sight: Sight, now: datetime) -> RunState:
     told = dossier.history
-    if sight.jobs and told.job_id is None:
-        job = sight.jobs[0]
-        _keep(dossier, "adopted", now, job_id=str(job.id.base), cluster=None)
-        dossier = open_dossier(dossier.paths)
+    if told.resubmitting or told.job_id is None:
+        found = [job for job in sight.jobs if told.job_id is None or _is_by_resubmit(dossier, job)]
+        if found:
+            _keep(dossier, "adopted", now, job_id=str(found[0].id.base), cluster=None, **_number(told))
+            dossier = open_dossier(dossier.paths)
+        elif told.resubmitting and is_given_up(told, sight):
+            _keep(dossier, "not-submitted", now, reason="the submit was interrupted", **_number(told))
+            dossier = open_dossier(dossier.paths)
+    sight = sight._replace(jobs=[job for job in sight.jobs if _is_current(dossier, job)])
     state = judge(dossier.paths.run_id, dossier.record, dossier.history, sight)
+    told = dossier.history
     if state.is_end and sight.jobs and state.state != "blocked" and not told.job_ended:
         _keep_end(dossier, state, now)
     elif state.state == "not-submitted" and told.not_submitted is None and sight.accounting:
@@ -220,7 +249,19 @@ def _settle(dossier: Dossier, sight: Sight, now: datetime) -> RunState:
     return state
 
 
+def _number(told: history.History) -> dict[str, int | None]:
+    return {"number": told.resubmitting.number("number")} if told.resubmitting else {}
+
+
+def _is_current(dossier: Dossier, job: Job) -> bool:
+    """Whether a job is of the run's last submit: the run may have got another one since Slurm was asked."""
+    job_id = dossier.job_id
+    return job_id is None or job_id.covers(job.id)
+
+
 def _keep_end(dossier: Dossier, state: RunState, now: datetime) -> None:
+    if open_dossier(dossier.paths).history != dossier.history:
+        return  # the run has gone on while Slurm was asked
     _keep(
         dossier,
         "job-ended",
