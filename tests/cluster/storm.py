@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "resume" / "train.py"
 SAVE_EVERY = 10
+RANKS = 8
 STEPS_BETWEEN = 40
 """Steps of the training from one fault to the next, if the last one has passed by then."""
 BOUND = 150.0
@@ -49,7 +50,7 @@ command = [{python!r}, "train.py", "--steps", "{steps}", "--save-every", "{save_
 [resources]
 nodes = 3
 spare_nodes = 1
-ntasks = 8
+ntasks = {ranks}
 gpus_per_node = "a100:8"
 cpus_per_task = 1
 mem = "500M"
@@ -107,7 +108,7 @@ def sequence(names: Sequence[str], chance: random.Random, count: int) -> list[st
 def own_disk(folder: Path) -> Iterator[Path]:
     """A place for checkpoints on a small file system of its own, where this user may mount one."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(folder)]
     is_own = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
         yield folder / "checkpoints"
@@ -147,7 +148,9 @@ def undisturbed(folder: Path, steps: int) -> str:
 def submit(site: Site, checkpoints: Path, steps: int) -> View:
     """Start the training."""
     shutil.copy(PROGRAM, site.work)
-    text = JOB.format(python=sys.executable, steps=steps, save_every=SAVE_EVERY, checkpoints=str(checkpoints))
+    text = JOB.format(
+        ranks=RANKS, python=sys.executable, steps=steps, save_every=SAVE_EVERY, checkpoints=str(checkpoints)
+    )
     (site.work / "storm.toml").write_text(text)
     return View(site, site.submit("storm.toml"), checkpoints)
 
@@ -175,11 +178,16 @@ class Storm:
         """Wait until the run is that far, all of its ranks run, and it has saved since the last fault."""
 
         def is_calm() -> bool:
-            view = self.view
-            assert not view.has_ended, f"the run has ended before the storm: {view.events('run-ended')}"
-            return view.step >= step and self._has_saved() and len(view.ranks()) == 8
+            return self.view.step >= step and self._has_saved() and len(self.view.ranks()) == RANKS
 
-        until(is_calm, f"the run saves after the last fault, and is at step {step}", BOUND)
+        self._wait(is_calm, f"the run saves after the last fault, and is at step {step}")
+
+    def _wait(self, condition: Callable[[], object], what: str) -> None:
+        def is_true() -> object:
+            assert not self.view.has_ended, f"{what}; but the run has ended: {self.view.events()[-1]}"
+            return condition()
+
+        until(is_true, what, BOUND)
 
     def _has_saved(self) -> bool:
         saved = (mark for mark in self.view.marks() if not mark.is_start and mark.step % SAVE_EVERY == 0)
@@ -192,7 +200,7 @@ class Storm:
         hit = fault.strike(self.target)
         struck = time.time()
         if fault.explained_by:
-            until(lambda: self._restarted(began), f"steps are done again after {name}: {hit}", BOUND)
+            self._wait(lambda: self._restarted(began), f"steps are done again after {name}: {hit}")
             start, step = self._restarted(began) or (None, None)
             assert start
             assert step
@@ -200,7 +208,7 @@ class Storm:
             lost = max(mark.step for mark in self.view.marks() if mark.at < start.at) - start.step
             seconds = step.at - began
         else:
-            until(lambda: self._later(struck), f"steps are done in spite of {name}", BOUND)
+            self._wait(lambda: self._later(struck), f"steps are done in spite of {name}")
             lost, seconds = 0, None
         explained = self._explanation(fault, began)
         self._since = time.time()

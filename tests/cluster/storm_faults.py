@@ -85,30 +85,38 @@ def kill_stepd(target: Target) -> str:
 
 
 def kill_node(target: Target) -> str:
-    """All processes of a node die at once. It comes back once Slurm has seen that it was gone."""
-    testbed, view = target.testbed, target.view
-    node = target.rank().node
+    """A node of the step dies, but not the one with the agent."""
+    host = target.view.events("attempt-started")[-1]["host"]
+    until(target.view.ranks, "the ranks run")
+    return end_node(
+        target, target.chance.choice([one.node for one in target.view.ranks() if one.node != host])
+    )
+
+
+def kill_batch_host(target: Target) -> str:
+    """The node with the agent dies."""
+    host: str = target.view.events("attempt-started")[-1]["host"]
+    return end_node(target, host)
+
+
+def end_node(target: Target, node: str) -> str:
+    """All processes of a node die at once. It comes back once Slurm has found that it is gone."""
+    testbed = target.testbed
     slurmd = testbed.pid(f"slurmd-{node}")
     assert slurmd
     host = host_namespace(slurmd)
     while doomed := of_host(host):
         for process in doomed:
             process.kill()
-    seen = time.time()
     try:
-        until(
-            lambda: (
-                view.events("diagnosed", "attempt-started", since=seen) or "DOWN" in node_state(testbed, node)
-            ),
-            f"somebody sees that {node} is dead",
-        )
+        until(lambda: "State=DOWN" in show_node(testbed, node), f"{node} is down")
     finally:
         testbed.start(f"slurmd-{node}")
     return node
 
 
-def node_state(testbed: Testbed, node: str) -> str:
-    return testbed.command(["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).stdout.upper()
+def show_node(testbed: Testbed, node: str) -> str:
+    return testbed.command(["scontrol", "show", "node", node]).stdout
 
 
 def kill_agent(target: Target) -> str:
@@ -287,7 +295,7 @@ def fill_disk(target: Target) -> str:
         with filler.open("wb", buffering=0) as file:
             try:
                 while True:
-                    file.write(bytes(1 << 14))
+                    file.write(bytes(1 << 16))
             except OSError:
                 pass
         until(lambda: view.events("diagnosed", since=since), "the run meets the full disk")
@@ -318,6 +326,7 @@ FAULTS: Mapping[str, Fault] = {
     "rank killed": Fault(kill_rank, kinds("killed"), 8),
     "slurmstepd killed": Fault(kill_stepd, kinds("killed", "node-died", "launch-failed"), 3),
     "node dies": Fault(kill_node, kinds("node-died"), 2, lacks_names),
+    "batch host dies": Fault(kill_batch_host, kinds("node-died"), 1, lacks_names),
     "agent killed": Fault(kill_agent, kinds("agent-died"), 3),
     "slurmctld killed": Fault(kill_daemon("slurmctld"), weight=2),
     "slurmdbd killed": Fault(kill_daemon("slurmdbd"), weight=2),
