@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).parents[2] / "examples" / "resume" / "train.py"
 SAVE_EVERY = 10
 RANKS = 8
+KEEP = 3
 STEPS_BETWEEN = 40
 """Steps of the training from one fault to the next, if the last one has passed by then."""
 BOUND = 150.0
@@ -67,7 +68,7 @@ hang_after = "8s"
 path = {checkpoints!r}
 resume = ["--resume", "{{checkpoint}}"]
 lead_time = "15s"
-keep = 3
+keep = {keep}
 
 [retry]
 restarts = 1000
@@ -149,7 +150,12 @@ def submit(site: Site, checkpoints: Path, steps: int) -> View:
     """Start the training."""
     shutil.copy(PROGRAM, site.work)
     text = JOB.format(
-        ranks=RANKS, python=sys.executable, steps=steps, save_every=SAVE_EVERY, checkpoints=str(checkpoints)
+        ranks=RANKS,
+        keep=KEEP,
+        python=sys.executable,
+        steps=steps,
+        save_every=SAVE_EVERY,
+        checkpoints=str(checkpoints),
     )
     (site.work / "storm.toml").write_text(text)
     return View(site, site.submit("storm.toml"), checkpoints)
@@ -270,12 +276,11 @@ class Storm:
 
 
 def lost_checkpoints(storm: Storm) -> list[str]:
-    """Checkpoints that slurmkit had found complete and that are no more so, but for `keep` and the storm."""
-    view = storm.view
-    removed = {event["checkpoint"] for event in view.events("checkpoint-removed")}
-    found = {event["checkpoint"] for event in view.events("checkpoint-complete")}
-    spoilt = set(map(str, storm.target.spoilt))
-    return [path for path in sorted(found - removed - spoilt) if verify(path, deep=True).state != "complete"]
+    """Of the last checkpoints that slurmkit had found complete, as many as `keep`, those that are so no more."""
+    found = {event["checkpoint"] for event in storm.view.events("checkpoint-complete")}
+    whole = found - set(map(str, storm.target.spoilt))
+    kept = sorted(map(Path, whole), key=step_of)[-KEEP:]
+    return [path.name for path in kept if verify(path, deep=True).state != "complete"]
 
 
 def table(passed: Sequence[Passed]) -> str:
