@@ -12,7 +12,7 @@ requirements:
 	@bash .ci/requirements
 
 .PHONY: demo
-demo: requirements  ## a real Slurm cluster on this machine, and a multi-rank GPU job on it
+demo: requirements  ## a real Slurm cluster on this machine; a rank of a GPU job is killed, and the job resumes
 	@bash examples/demo
 
 .PHONY: test
@@ -35,6 +35,11 @@ frameworks:  ## .venv-frameworks: slurmkit with PyTorch, Lightning and JAX
 .PHONY: test-long
 test-long: requirements  ## the long kill tests and storms, on the real cluster
 	$(BIN)/python -m pytest -m long --timeout 3600 $(PYTEST)
+
+.PHONY: storm
+storm: requirements  ## a training under a long storm of faults, and a table of them: SEED=1 FAULTS=100
+	STORM_SEED=$(SEED) STORM_FAULTS=$(FAULTS) $(BIN)/python -m pytest -m long -s \
+	  tests/cluster/test_storm.py --timeout 7200 $(PYTEST)
 
 .PHONY: lint
 lint: requirements  ## style, layers, shell scripts

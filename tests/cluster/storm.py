@@ -276,7 +276,7 @@ class Storm:
 
 
 def lost_checkpoints(storm: Storm) -> list[str]:
-    """Of the last checkpoints that slurmkit had found complete, as many as `keep`, those that are so no more."""
+    """Of the last checkpoints found complete, as many as `keep`, those that are so no more."""
     found = {event["checkpoint"] for event in storm.view.events("checkpoint-complete")}
     whole = found - set(map(str, storm.target.spoilt))
     kept = sorted(map(Path, whole), key=step_of)[-KEEP:]
