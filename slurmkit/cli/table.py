@@ -24,6 +24,8 @@ COMMANDS = (
     Command("import", "slurmkit.cli.importing", "Write a job", "Turn an sbatch script into a job file."),
     Command("schema", "slurmkit.cli.schema", "Write a job", "Print the JSON Schema of the job file."),
     Command("submit", "slurmkit.cli.submit", "Run it", "Submit a job file; the run id is what it prints."),
+    Command("resume", "slurmkit.cli.resume", "Run it", "Submit a run again, from where it is."),
+    Command("supervise", "slurmkit.cli.supervise", "Run it", "Carry on with runs whose jobs are gone."),
     Command("cancel", "slurmkit.cli.cancel", "Run it", "Cancel the jobs of runs."),
     Command("status", "slurmkit.cli.status", "Watch it", "Show the state of runs, and why it is so."),
     Command("watch", "slurmkit.cli.watch", "Watch it", "Watch a run live: progress, slow ranks, log."),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmkit.recovery.policy import Decision
     from slurmkit.recovery.setting import Setting
     from slurmkit.slurm.protocol import Slurm
+    from slurmkit.spec.model import JobSpec
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 
@@ -39,7 +40,7 @@ def move_on(setting: Setting, decision: Decision) -> None:
         setting, exclude=decision.without, until=_last_moment(setting)
     ):
         return
-    memory = _more_memory(setting, decision.memory) if decision.memory else {}
+    memory = more_memory(setting.spec, decision.memory) if decision.memory else {}
     try:
         made = resubmit(
             setting.paths,
@@ -64,10 +65,10 @@ def _last_moment(setting: Setting) -> float:
     return now + WITHOUT_END if ends_by is None else max(ends_by - BEFORE_END, now)
 
 
-def _more_memory(setting: Setting, factor: float) -> dict[str, str]:
+def more_memory(spec: JobSpec, factor: float) -> dict[str, str]:
     """The job's request of memory, by whichever option it makes it, so many times as much."""
     for name in ("mem", "mem_per_cpu", "mem_per_gpu"):
-        asked = setting.spec.resources.get(name)
+        asked = spec.resources.get(name)
         if asked is not None:
             return {name: format_memory(ceil(parse_memory(str(asked)) * factor))}
     return {}

@@ -30,16 +30,26 @@ def cancel(runs: Sequence[RunPaths], connect: Connect, clock: Clock) -> list[tup
     for paths, state in zip(runs, survey(runs, connect, clock), strict=True):
         # A blocked job is an end for those who wait, and still in the queue.
         goes_on = not state.is_end or state.state == "blocked"
-        answers.append((state, goes_on))
+        answers.append((state, goes_on or state.state == "interrupted"))
         if goes_on:
             jobs.append(_job_of(paths, state))
-    by_cluster: dict[str | None, list[JobId]] = {}
+        elif state.state == "interrupted":
+            events.append(paths, "cancel-requested", at=clock.now(), job_id=state.job_id)
     for dossier, job_id in jobs:
         events.append(dossier.paths, "cancel-requested", at=clock.now(), job_id=str(job_id))
+    _cancel(jobs, connect)
+    # A run may have been submitted again since; from now on nobody does.
+    later = [(now, now.job_id) for one, _ in jobs if (now := open_dossier(one.paths)).job_id != one.job_id]
+    _cancel([(dossier, job_id) for dossier, job_id in later if job_id is not None], connect)
+    return answers
+
+
+def _cancel(jobs: Sequence[tuple[Dossier, JobId]], connect: Connect) -> None:
+    by_cluster: dict[str | None, list[JobId]] = {}
+    for dossier, job_id in jobs:
         by_cluster.setdefault(dossier.cluster, []).append(job_id)
     for cluster, ids in by_cluster.items():
         connect(cluster).cancel(ids)
-    return answers
 
 
 def _job_of(paths: RunPaths, state: RunState) -> tuple[Dossier, JobId]:
