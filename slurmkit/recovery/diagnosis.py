@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmkit.recovery import seen as seen_of
 from slurmkit.recovery.causes import of_kind, recognise
 from slurmkit.recovery.diagnosis_kinds import KINDS
-from slurmkit.recovery.exits import TOLD_TO_END, in_words
+from slurmkit.recovery.diagnosis_words import (
+    ENDED,
+    FROM_OUTSIDE,
+    HELD,
+    HELD_STATES,
+    IN_QUEUE,
+    NEVER,
+    NODE,
+    PASSES,
+    RELEASE,
+    WHY,
+)
+from slurmkit.recovery.exits import in_words
 from slurmkit.run.ending import ENDS, user_name
 from slurmkit.run.sentences import end_in_words
 from slurmkit.slurm.exitcode import OUT_OF_MEMORY
 from slurmkit.slurm.states import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from slurmkit.recovery.exits import RankExit
     from slurmkit.recovery.monitor import Hung
@@ -78,6 +90,8 @@ class Diagnosis(NamedTuple):
     advice: str | None = None
     signature: str = ""
     """The same for the same error."""
+    at_step: int | None = None
+    """The last step heard of."""
 
     @property
     def transient(self) -> bool:
@@ -111,33 +125,9 @@ OF_A_CAUSE: Mapping[str, str] = {
 AT_FIRST = frozenset({"missing-file", "permission"})
 """Causes that are the setup's only before the first step; later, the program's own or the file system's."""
 
-PASSES = re.compile(
-    r"[Cc]onnection|[Tt]imed out|[Tt]imeout|[Cc]ommunication|[Ss]ocket|busy|completing|not respond|contact"
-    r"|temporarily|try again"
-)
-"""Words of srun's by which a launch that failed may do better the next time."""
-NODE = re.compile(r"(?:failed on node|Node failure on|DUE TO NODE) (?P<node>[\w.-]+)")
-FROM_OUTSIDE = frozenset({signal.SIGKILL, *TOLD_TO_END})
-RELEASE = "`scontrol release JOB` lets it start, once the reason for the hold is gone"
-HELD: Mapping[str, str] = {
-    "launchfailedrequeuedheld": "a node failed to launch it; look at the node, then `scontrol release JOB`",
-    "jobholdmaxrequeue": "it was requeued too often (MaxBatchRequeue); `scontrol release JOB` lets it start again",
-    "jobheldadmin": "an administrator holds it: only one can release it",
-    "jobhelduser": RELEASE,
-}
-"""Reasons of jobs that are held, without blanks, brackets and underscores: Slurm spells them both ways."""
-HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-NEVER: Mapping[str, str] = {
-    "dependencyneversatisfied": "the job that it waits for ended otherwise; submit without that dependency",
-    "badconstraints": "no node has what it asks for; `slurmkit lint` says what is there",
-    "partitiontimelimit": "its time is longer than the partition allows",
-    "partitionnodelimit": "it asks for more nodes than the partition allows",
-}
-"""Reasons of jobs that nothing will change."""
-
 
 def diagnose(evidence: Evidence, stop_on: Collection[int] = ()) -> Diagnosis:
-    """The diagnosis that the strongest evidence makes; `stop_on` are exit codes that are never tried again."""
+    """What the strongest evidence says; `stop_on` are exit codes after which nothing is tried again."""
     found = (
         _finished(evidence)
         or _by_slurm(evidence)
@@ -149,73 +139,92 @@ def diagnose(evidence: Evidence, stop_on: Collection[int] = ()) -> Diagnosis:
     seen = tuple(seen_of.lines(evidence))
     if found is None:
         found = Diagnosis("unknown", f"nobody knows why it ended: {'; '.join(seen) or 'nothing was seen'}")
-    return found._replace(evidence=seen, signature=seen_of.signature(found, evidence))
+    return found._replace(
+        evidence=seen, signature=seen_of.signature(found, evidence), at_step=evidence.at_step
+    )
 
 
 def _finished(evidence: Evidence) -> Diagnosis | None:
     """Exit code 0 is the end only where no work is left, as far as anybody knows."""
     if evidence.exit_code != 0 or evidence.setup_failed:
         return None
-    done = max(
-        (step for step in (evidence.at_step, evidence.checkpoint_step) if step is not None), default=None
-    )
-    if evidence.total is not None and done is not None:
-        # Programs that count from 0 tell of the last step as total - 1.
-        if done >= evidence.total - 1:
-            return Diagnosis("finished", f"the work is done: {evidence.total} steps")
-        return None
+    steps = [step for step in (evidence.at_step, evidence.checkpoint_step) if step is not None]
     was_told = evidence.at_limit or evidence.hung or evidence.told or signal.SIGTERM in evidence.received
-    if was_told or _state(evidence.job_state).name not in {"COMPLETED", "RUNNING", "", "COMPLETING"}:
+    if evidence.total is not None and steps:
+        # Programs that count from 0 tell of the last step as total - 1.
+        needed = evidence.total if was_told else evidence.total - 1
+        is_done = max(steps) >= needed
+        return Diagnosis("finished", f"the work is done: {evidence.total} steps") if is_done else None
+    if was_told or _state(evidence.job_state).name not in {"", "COMPLETED", "COMPLETING", "RUNNING"}:
         return None
     return Diagnosis("finished", "the work is done: the program ended with exit code 0")
 
 
 def _by_slurm(evidence: Evidence) -> Diagnosis | None:
-    """What Slurm's states say; a user's cancel before all else."""
+    """What Slurm's states and srun's word on the end of the step say; a cancel before all else."""
     state = _state(evidence.job_state)
-    reason = re.sub(r"[\s_()]", "", evidence.job_reason or "").lower()
-    words = {state.name, *state.flags}
-    if reason in NEVER or "DEADLINE" in words:
-        why = "its deadline was reached" if "DEADLINE" in words else f"{evidence.job_reason}"
-        return Diagnosis("never-starts", f"the job can never start: {why}", advice=NEVER.get(reason))
-    if (
-        evidence.cancel_requested
-        or "CANCELLED" in words
-        or (evidence.cancelled_by and not evidence.job_state)
-    ):
-        who = (
-            "with `slurmkit cancel`"
-            if evidence.cancel_requested
-            else f"by {evidence.cancelled_by or 'somebody'}"
-        )
-        return Diagnosis("cancelled", f"the job was cancelled {who}")
-    if state.is_pending and (reason in HELD or not words.isdisjoint(HELD_STATES)):
-        told = f" ({evidence.job_reason})" if evidence.job_reason else ""
-        return Diagnosis("held", f"Slurm holds the job{told}", advice=HELD.get(reason) or RELEASE)
+    words = {state.name, *state.flags} | _of_step(evidence.srun_lines)
+    found = _of_queue(evidence, state, words)
+    if found:
+        return found
     if "PREEMPTED" in words:
         return Diagnosis("preempted", f"preempted: {ENDS['PREEMPTED']}")
-    if state.is_pending or not words.isdisjoint({"REQUEUED", "REQUEUE_FED", "REVOKED", "PENDING"}):
-        return Diagnosis("requeued", "the job was put back into the queue")
+    if state.is_pending or not words.isdisjoint(IN_QUEUE):
+        return Diagnosis("requeued", "the job is in the queue again")
     if "TIMEOUT" in words or evidence.at_limit:
-        return Diagnosis("time-limit", "the time limit was reached")
-    if not words.isdisjoint({"NODE_FAIL", "BOOT_FAIL"}):
-        why = ENDS["BOOT_FAIL"] if "BOOT_FAIL" in words else ENDS["NODE_FAIL"]
-        return _node_died(evidence, why)
+        return Diagnosis("time-limit", ENDS["TIMEOUT"])
+    if "BOOT_FAIL" in words:
+        return _node_died(evidence, ENDS["BOOT_FAIL"])
+    return _node_died(evidence, ENDS["NODE_FAIL"]) if "NODE_FAIL" in words else None
+
+
+def _of_queue(evidence: Evidence, state: JobState, words: Collection[str]) -> Diagnosis | None:
+    """What no other start of this job comes after, unless a person acts."""
+    reason = re.sub(r"[\s_()]", "", evidence.job_reason or "").lower()
+    if "DEADLINE" in words:
+        return Diagnosis("never-starts", f"the job can never start again: {ENDS['DEADLINE']}")
+    if reason in NEVER:
+        sentence = f"the job can never start: {evidence.job_reason}"
+        return Diagnosis("never-starts", sentence, advice=NEVER[reason])
+    is_cancelled = "CANCELLED" in words or (evidence.cancelled_by is not None and not evidence.job_state)
+    if evidence.cancel_requested or is_cancelled:
+        by = evidence.cancelled_by
+        who = f" by {by}" if by else " with `slurmkit cancel`" if evidence.cancel_requested else ""
+        return Diagnosis("cancelled", f"the job was cancelled{who}")
+    if state.is_pending and (reason in HELD or not HELD_STATES.isdisjoint(words)):
+        told = f": {evidence.job_reason}" if evidence.job_reason else ""
+        return Diagnosis("held", f"Slurm holds the job{told}", advice=HELD.get(reason, RELEASE))
     return None
+
+
+def _of_step(srun_lines: Sequence[str]) -> frozenset[str]:
+    """The state that srun's word on the end of a step stands for, if it gives a reason."""
+    ended = ENDED.search("\n".join(srun_lines))
+    why = ended["why"] if ended else None
+    return frozenset({WHY[why.split()[0]]} if why else ())
 
 
 def _by_nodes(evidence: Evidence) -> Diagnosis | None:
     """What the nodes' states, the checks of the nodes and the signals to the whole job say."""
     if evidence.nodes_down:
-        return _node_died(evidence, f"{_names(evidence.nodes_down)} died under the step")
+        return _node_died(evidence, f"{', '.join(evidence.nodes_down)} died under the step")
     if signal.SIGTERM in evidence.received:
-        return Diagnosis("told-to-end", "Slurm told the job to end, and has not said why yet")
-    if evidence.told == signal.SIGTERM:
+        return Diagnosis("told-to-end", "Slurm told the job to end, and has not said why")
+    first = evidence.first_failure
+    # The other ranks of one that fails are told to end too, and so are those of a step that somebody cancels.
+    is_of_job = (first is None or first.was_told) and not evidence.hung and not _is_step_cancelled(evidence)
+    if evidence.told == signal.SIGTERM and is_of_job:
         return Diagnosis("preempted", "Slurm told the ranks to end: a preemption, with time to save")
     if evidence.unfit:
         why = "; ".join(f"{node}: {', '.join(reasons)}" for node, reasons in evidence.unfit.items())
         return Diagnosis("node-unfit", f"unfit for the step: {why}", nodes=tuple(evidence.unfit))
     return None
+
+
+def _is_step_cancelled(evidence: Evidence) -> bool:
+    """Whether somebody cancelled the step, and not the job."""
+    ended = ENDED.search("\n".join(evidence.srun_lines))
+    return "CANCELLED" in (evidence.step_state or "") or (ended is not None and ended["why"] is None)
 
 
 def _by_step(evidence: Evidence, stop_on: Collection[int]) -> Diagnosis | None:
@@ -234,7 +243,8 @@ def _by_step(evidence: Evidence, stop_on: Collection[int]) -> Diagnosis | None:
         which = "exit code 93" if code == DO_NOT_REQUEUE else f"exit code {code}, which [retry] stop_on names"
         return _of_rank(evidence, "do-not-requeue", f"the program asks not to be started again: {which}")
     if evidence.setup_failed:
-        return Diagnosis("setup-failed", f"the program could not be started: {evidence.setup_failed}")
+        kind = "launch-failed" if PASSES.search(evidence.setup_failed) else "setup-failed"
+        return Diagnosis(kind, f"the program could not be started: {evidence.setup_failed}")
     return None
 
 
@@ -246,15 +256,18 @@ def _by_cause(evidence: Evidence) -> Diagnosis | None:
     if cause is None:
         return None
     kind = OF_A_CAUSE.get(cause.kind, "crashed")
-    said = " ".join(evidence.srun_lines)
-    if cause.kind == "launch-failed" and not (evidence.first_failure is None and PASSES.search(said)):
+    of_srun = " ".join(evidence.srun_lines)
+    if cause.kind == "launch-failed" and not (evidence.first_failure is None and PASSES.search(of_srun)):
         kind = "setup-failed"
     if cause.kind in AT_FIRST and evidence.at_step is not None:
         kind = "crashed"
     first = evidence.first_failure
     who = f"rank {first.rank} on {first.host}: " if first else ""
-    found = _of_rank(evidence, kind, who + cause.sentence, cause.advice)
-    named = tuple(dict.fromkeys(NODE.findall(said)))
+    words = first.last_words if first else ()
+    said = seen_of.error_line(words) if kind == "crashed" else None
+    sentence = who + cause.sentence + (f": {said}" if said else "")
+    found = _of_rank(evidence, kind, sentence, cause.advice)
+    named = tuple(dict.fromkeys(NODE.findall(of_srun)))
     if KINDS[kind].blames_node:
         return found._replace(nodes=named or ((first.host,) if first else ()))
     return found._replace(host=found.host or (named[0] if named else None))
@@ -262,23 +275,28 @@ def _by_cause(evidence: Evidence) -> Diagnosis | None:
 
 def _by_end(evidence: Evidence) -> Diagnosis | None:
     """What is left: the bare exit code or signal."""
-    first = evidence.first_failure
-    if evidence.exit_code == 0:
-        return _ended_early(evidence)
-    if evidence.restart_lost:
-        return Diagnosis("agent-died", "the agent is gone without a last word")
+    first, job_exit = evidence.first_failure, evidence.job_exit
+    if evidence.exit_code == 0 or evidence.restart_lost:
+        lost = Diagnosis("agent-died", "the agent is gone without a last word")
+        return _ended_early(evidence) if evidence.exit_code == 0 else lost
     if first is not None:
-        kind = "killed" if first.signal in FROM_OUTSIDE else "crashed"
-        return _of_rank(evidence, kind, f"rank {first.rank} on {first.host}: {in_words(first)}")
-    if "CANCELLED" in (evidence.step_state or ""):
-        return Diagnosis("killed", f"somebody ended the step{_by(evidence)}")
-    job_exit = evidence.job_exit
-    number = job_exit.signal if job_exit else None
-    code = evidence.exit_code if evidence.exit_code is not None else (job_exit.code if job_exit else None)
-    if number or code:
-        kind = "killed" if (number or (code or 0) - 128) in FROM_OUTSIDE else "crashed"
-        return Diagnosis(kind, f"the step: {end_in_words(code, number)}")
-    return None
+        said = seen_of.error_line(first.last_words)
+        sentence = f"rank {first.rank} on {first.host}: {in_words(first)}" + (f": {said}" if said else "")
+        return _of_rank(evidence, _kind_of(first.status), sentence)
+    if _is_step_cancelled(evidence):
+        by = f" ({evidence.cancelled_by})" if evidence.cancelled_by else ""
+        return Diagnosis("killed", f"somebody cancelled the step{by}")
+    if job_exit is not None and not job_exit.is_success:
+        ended = end_in_words(job_exit.code, job_exit.signal)
+        return Diagnosis(_kind_of(job_exit.status), f"the job ended: {ended}")
+    is_killed = evidence.exit_code is not None and _kind_of(evidence.exit_code) == "killed"
+    sentence = f"the step ended: {end_in_words(evidence.exit_code, None)}"
+    return Diagnosis("killed", sentence) if is_killed else None
+
+
+def _kind_of(status: int) -> str:
+    """What a status as of a shell says by itself."""
+    return "killed" if status - 128 in FROM_OUTSIDE else "crashed"
 
 
 def _ended_early(evidence: Evidence) -> Diagnosis | None:
@@ -288,8 +306,8 @@ def _ended_early(evidence: Evidence) -> Diagnosis | None:
     return Diagnosis(
         "ended-early",
         f"the program ended with exit code 0 at step {done} of {evidence.total}",
-        advice="it may have found no checkpoint, or have left at a signal: its log tells; where the work is done, "
-        "[progress] total is too large",
+        advice="it may have found no checkpoint, or have left at a signal: its log tells; where the work "
+        "is done, [progress] total is too large",
     )
 
 
@@ -323,18 +341,11 @@ def _state(text: str | None) -> JobState:
         return JobState("")
 
 
-def _by(evidence: Evidence) -> str:
-    return f": {evidence.cancelled_by}" if evidence.cancelled_by else ""
-
-
-def _names(nodes: tuple[str, ...]) -> str:
-    return ", ".join(nodes)
-
-
 def from_accounting(
     job: Job,
     *,
     checkpoint_step: int | None = None,
+    at_step: int | None = None,
     total: int | None = None,
     cancel_requested: bool = False,
     restart_lost: bool = False,
@@ -355,6 +366,7 @@ def from_accounting(
         cancelled_by=None if user is None else user_name(user),
         cancel_requested=cancel_requested,
         nodes_down=nodes_down,
+        at_step=at_step,
         total=total,
         checkpoint_step=checkpoint_step,
         restart_lost=restart_lost,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from slurmkit.run.suspects import DAY, excluded, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,6 +16,7 @@ class Failure(NamedTuple):
     """An end that was diagnosed, of whatever kind, and that something was decided about."""
 
     at: float
+    """Seconds since 1970."""
     kind: str
     signature: str
     checkpoint_step: int | None = None
@@ -22,6 +25,8 @@ class Failure(NamedTuple):
     nodes: tuple[str, ...] = ()
     """Where it failed."""
     attempt: str = ""
+    has_saved: bool = False
+    """Whether a checkpoint became complete between the failure before and this one, whatever its step."""
 
 
 class Past(NamedTuple):
@@ -31,42 +36,55 @@ class Past(NamedTuple):
     restarts: int = 0
     """In place, in this attempt."""
     requeues: int = 0
-    """Requeues and resubmits of the run."""
+    """Requeues and resubmits of the run, of whatever reason."""
     best_checkpoint: int | None = None
-    saved_since: bool = False
+    has_saved: bool = False
     """Whether a checkpoint has become complete since the last failure, whatever its step."""
+    memory: int = 0
+    """How often more memory has been asked for."""
+    excluded: tuple[str, ...] = ()
+    """Nodes that were left out of an allocation within the last day."""
+    now: float = 0.0
+    """Time of the last event, in seconds since 1970."""
 
 
 def past(events: Iterable[Event], *, attempt: str | None) -> Past:
     """What the events say about an attempt and those before it; of an array, about its own task alone.
 
-    A diagnosis counts once something was decided about it: the one in question, written or not, is not part of it.
+    A diagnosis counts once something was decided about it: the one in question is not part of it, whether it
+    is written down already or not.
     """
-    task = None if attempt is None else task_of(attempt)
+    told = [event for event in events if _is_of_task(event, attempt)]
     failures: list[Failure] = []
-    open_ones: dict[str, Failure] = {}
+    in_question: dict[str, Failure] = {}
     moved: set[str] = set()
-    restarts, best, saved_since = 0, None, False
-    for event in events:
+    facts: dict[str, Any] = {"restarts": 0, "memory": 0, "best_checkpoint": None, "has_saved": False}
+    for event in told:
         name = event.text("attempt") or ""
-        if task is not None and name and task_of(name) != task:
-            continue
-        if event.kind == "diagnosed":
-            open_ones[name] = _failure(event, name)
-        elif event.kind == "decided":
-            if name in open_ones:
-                failures.append(open_ones.pop(name))
-                saved_since = False
-            action = event.text("action")
-            restarts += action == "restart" and name == attempt
-            if action in {"requeue", "resubmit"}:
-                moved.add(name)
-        elif event.kind == "checkpoint-complete":
-            saved_since = True
-            step = event.number("at_step")
-            if step is not None:
-                best = step if best is None else max(best, step)
-    return Past(tuple(failures), restarts, len(moved), best, saved_since)
+        match event.kind:
+            case "diagnosed":
+                in_question[name] = _failure(event, name)
+            case "decided":
+                action = event.text("action")
+                facts["restarts"] += action == "restart" and name == attempt
+                if action in {"requeue", "resubmit"}:
+                    moved.add(name)
+                    facts["memory"] += event.fields.get("memory") is not None
+                if name in in_question:
+                    failures.append(in_question.pop(name)._replace(has_saved=facts["has_saved"]))
+                    facts["has_saved"] = False
+            case "checkpoint-complete":
+                facts["has_saved"] = True
+                steps = (facts["best_checkpoint"], event.number("at_step"))
+                facts["best_checkpoint"] = max((step for step in steps if step is not None), default=None)
+    now = told[-1].time.timestamp() if told else 0.0
+    return Past(
+        failures=tuple(failures),
+        requeues=len(moved),
+        excluded=tuple(node for node, at in excluded(told).items() if now - at <= DAY),
+        now=now,
+        **facts,
+    )
 
 
 def task_of(attempt: str) -> str:
@@ -74,14 +92,18 @@ def task_of(attempt: str) -> str:
     return attempt.rpartition("-")[0].partition("_")[2]
 
 
+def _is_of_task(event: Event, attempt: str | None) -> bool:
+    name = event.text("attempt")
+    return attempt is None or name is None or task_of(name) == task_of(attempt)
+
+
 def _failure(event: Event, attempt: str) -> Failure:
-    nodes = event.fields.get("nodes") or [event.fields.get("host")]
     return Failure(
         at=event.time.timestamp(),
         kind=event.text("kind") or "unknown",
         signature=event.text("signature") or "",
         checkpoint_step=event.number("checkpoint_step"),
         at_step=event.number("at_step"),
-        nodes=tuple(str(node) for node in nodes if node),
+        nodes=nodes_of(event),
         attempt=attempt,
     )

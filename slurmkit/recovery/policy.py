@@ -1,7 +1,7 @@
 """What follows an end: a pure function of the diagnosis, the past and the job file's [retry].
 
-The ladder: restart in place; restart in place without the bad nodes; requeue, the bad nodes excluded; resubmit
-where the job is gone or has to ask for more; stop.
+The ladder: restart in place; in place without the bad nodes; requeue with them excluded; resubmit, where the
+job is gone or has to ask for more; stop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.recovery.diagnosis_kinds import KINDS
+from slurmkit.run.suspects import DAY, MOST_EXCLUDED, PERHAPS, Blame, is_suspect
 from slurmkit.spec.model import Retry
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 PATIENCE = 3
-"""Failures without progress that differ, or that come from outside, stop the run after so many times as many."""
+"""Failures without progress that differ, or that come from outside, may be so many times as many."""
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
-"""Seconds before the next start, where time may heal: doubled each time, and never more than this."""
-DAY = 86400.0
+"""Seconds before the next start, where time may heal: doubled each time, up to the longest."""
 NONE_YET = -1
 """Stands for the step of no checkpoint at all."""
 NEVER = Retry(restarts=0, requeues=0)
@@ -32,24 +32,36 @@ class Decision(NamedTuple):
     """What is to be done next, and why."""
 
     action: str
-    """ "done", "restart", "requeue", "resubmit", "stop", or "leave": Slurm itself, or somebody else, acts."""
+    """`done`, `restart`, `requeue`, `resubmit`, `stop`, or `leave`: Slurm itself, or somebody else, acts."""
     reason: str
     delay: float = 0.0
     """Seconds to wait first."""
     without: tuple[str, ...] = ()
     """Nodes to leave out."""
     memory: float | None = None
-    """Factor by which more memory is to be asked for."""
+    """So many times the memory that the job file asks for."""
 
 
 class Room(NamedTuple):
-    """What is there to go on with."""
+    """What there is to go on with."""
 
     nodes: tuple[str, ...]
+    """Of the allocation, those that are up."""
     needed: int
+    pool: int | None
+    """Nodes that the job could get at all, where that is known."""
     can_restart: bool
     restarts: int
     requeues: int
+    excluded: tuple[str, ...]
+    """Before now, within a day."""
+
+
+class Idle(NamedTuple):
+    """The failures since the last progress, oldest first; whether there was any since the last of them."""
+
+    failures: tuple[Failure, ...]
+    has_progressed: bool
 
 
 def retry_of(spec: JobSpec) -> Retry:
@@ -70,95 +82,68 @@ def decide(
     chance: float,
     can_restart: bool = True,
     framework_requeues: bool = False,
+    pool: int | None = None,
 ) -> Decision:
     """What follows a diagnosis.
 
-    `nodes` are those of the allocation that are up, `needed` of which the step needs; `checkpoint_step` is that of
-    the newest complete checkpoint; `chance` in 0..1 spreads delays; without an allocation `can_restart` is False.
+    `nodes` are those of the allocation that are up, and the step needs `needed`; `checkpoint_step` is that of
+    the newest complete checkpoint. `chance`, in 0..1, spreads the pauses of many runs. Without an allocation
+    `can_restart` is False. `pool`: how many nodes the job could get, of which enough are never excluded.
     """
     kind = KINDS[diagnosis.kind]
-    room = Room(nodes, needed, can_restart, retry.restarts - past.restarts, retry.requeues - past.requeues)
-    match kind.follows:
-        case "done" | "stop" | "leave":
-            return Decision(kind.follows, _with_advice(diagnosis))
-        case "more memory" if retry.memory_factor is None:
-            return Decision("stop", _with_advice(diagnosis))
-        case "next allocation" if framework_requeues:
-            return Decision("leave", f"{diagnosis.sentence}; the framework requeues the job by itself")
+    if settled := _settled(diagnosis, retry, framework_requeues=framework_requeues):
+        return settled
     before = idle(past, checkpoint_step)
-    stop = _why_stop(diagnosis, before, retry, checkpoint_step)
-    if stop:
-        return Decision("stop", stop)
+    if why := _why_stop(diagnosis, before, retry, checkpoint_step):
+        return Decision("stop", why)
+    room = Room(
+        nodes=nodes,
+        needed=needed,
+        pool=pool,
+        can_restart=can_restart,
+        restarts=retry.restarts - past.restarts,
+        requeues=retry.requeues - past.requeues,
+        excluded=past.excluded if retry.exclude_bad_nodes else (),
+    )
     bad = _bad_nodes(diagnosis, past) if retry.exclude_bad_nodes else ()
-    if kind.follows == "more memory":
-        return _elsewhere(diagnosis, room, bad, 0.0, memory=retry.memory_factor)
-    if kind.follows == "next allocation":
-        return _elsewhere(diagnosis, room, (), 0.0)
-    delay = 0.0 if bad or not kind.waits else wait(len(before.failures) + 1, chance)
-    return _again(diagnosis, room, bad, delay)
+    if kind.follows != "again":
+        memory = None
+        if kind.follows == "more memory" and retry.memory_factor is not None:
+            memory = retry.memory_factor ** (past.memory + 1)
+        return _elsewhere(diagnosis, room, bad, memory=memory)
+    waiting = sum(one.kind in KINDS and KINDS[one.kind].waits for one in before.failures)
+    return _again(diagnosis, room, bad, 0.0 if bad or not kind.waits else pause(waiting + 1, chance))
 
 
-def wait(times: int, chance: float) -> float:
-    """Seconds before the next start after so many failures: between half of the longest there may be and all."""
+def pause(times: int, chance: float) -> float:
+    """Seconds before the next start after so many failures, from half of what it may be at most to all."""
     return min(FIRST_WAIT * 2.0 ** min(times - 1, 16), LONGEST_WAIT) * (0.5 + chance / 2)
 
 
-def _again(diagnosis: Diagnosis, room: Room, bad: tuple[str, ...], delay: float) -> Decision:
-    """In place where that can be, else in another allocation."""
-    left = [node for node in room.nodes if node not in bad]
-    if room.can_restart and room.restarts > 0 and len(left) >= room.needed:
-        without = f", without {', '.join(bad)}" if bad else ""
-        return Decision("restart", f"{diagnosis.sentence}: once more in place{without}", delay, bad)
-    why = ""
-    if room.can_restart and len(left) < room.needed:
-        why = f"{len(left)} of the {room.needed} nodes that it needs are left"
-    elif room.can_restart:
-        why = "the restarts of this allocation are used up"
-    return _elsewhere(diagnosis, room, bad, delay, why=why)
-
-
-def _elsewhere(
-    diagnosis: Diagnosis,
-    room: Room,
-    bad: tuple[str, ...],
-    delay: float,
-    *,
-    why: str = "",
-    memory: float | None = None,
-) -> Decision:
-    """In another allocation, as long as requeues are left."""
-    because = diagnosis.sentence + (f"; {why}" if why else "")
-    if room.requeues <= 0:
-        return Decision("stop", f"{because}; and no requeue is left ([retry] requeues)")
-    without = f", {', '.join(bad)} excluded" if bad else ""
-    if memory is not None:
-        return Decision("resubmit", f"{because}: again with {memory:g} times the memory", 0.0, bad, memory)
-    if room.can_restart:
-        return Decision("requeue", f"{because}: once more in a new allocation{without}", delay, bad)
-    return Decision("resubmit", f"{because}: submitted again{without}", delay, bad)
-
-
-class Idle(NamedTuple):
-    """The failures without progress before the one in question, oldest first, and the best checkpoint at them."""
-
-    failures: tuple[Failure, ...]
-    has_progressed: bool
-    """Whether a checkpoint has been made since the last of them."""
-
-
 def idle(past: Past, checkpoint_step: int | None) -> Idle:
-    """The failures since the last progress: a checkpoint of a later step than any before."""
+    """The failures since the last progress, which is a checkpoint of a later step than any before.
+
+    Where checkpoints tell no step, each new one is progress.
+    """
     found: list[Failure] = []
     best = NONE_YET
     for one in past.failures:
-        step = _step(one.checkpoint_step)
-        if step > best:
+        progressed = _has_progressed(best, one.checkpoint_step, has_saved=one.has_saved)
+        if progressed:
             found.clear()
-        if _is_counted(one.kind, has_progressed=step > best):
+        if _is_counted(one.kind, has_progressed=progressed):
             found.append(one)
-        best = max(best, step)
-    has_progressed = _step(checkpoint_step) > best or (checkpoint_step is None and past.saved_since)
-    return Idle(() if has_progressed else tuple(found), has_progressed)
+        best = max(best, _step(one.checkpoint_step))
+    progressed = _has_progressed(best, checkpoint_step, has_saved=past.has_saved)
+    return Idle(() if progressed else tuple(found), progressed)
+
+
+def _has_progressed(best: int, checkpoint_step: int | None, *, has_saved: bool) -> bool:
+    return has_saved and best == NONE_YET if checkpoint_step is None else checkpoint_step > best
+
+
+def _step(checkpoint_step: int | None) -> int:
+    return NONE_YET if checkpoint_step is None else checkpoint_step
 
 
 def _is_counted(kind: str, *, has_progressed: bool) -> bool:
@@ -167,43 +152,105 @@ def _is_counted(kind: str, *, has_progressed: bool) -> bool:
     return counts != "never" and not (counts == "idle" and has_progressed)
 
 
-def _step(checkpoint_step: int | None) -> int:
-    return NONE_YET if checkpoint_step is None else checkpoint_step
+def _settled(diagnosis: Diagnosis, retry: Retry, *, framework_requeues: bool) -> Decision | None:
+    """What follows whatever the past was; None: that matters."""
+    told = diagnosis.sentence + (f"; {diagnosis.advice}" if diagnosis.advice else "")
+    match KINDS[diagnosis.kind].follows:
+        case "done" | "stop" | "leave" as action:
+            return Decision(action, told)
+        case "more memory" if retry.memory_factor is None:
+            return Decision("stop", told)
+        case "elsewhere" if framework_requeues:
+            return Decision("leave", f"{diagnosis.sentence}; the framework requeues the job by itself")
+    return None
 
 
 def _why_stop(diagnosis: Diagnosis, before: Idle, retry: Retry, checkpoint_step: int | None) -> str | None:
     """Why there is no use in another try; None: there may be."""
     if not _is_counted(diagnosis.kind, has_progressed=before.has_progressed):
         return None
-    where = "before the first checkpoint" if checkpoint_step is None else f"at step {checkpoint_step}"
+    step = checkpoint_step if diagnosis.at_step is None else diagnosis.at_step
+    where = "before the first step" if step is None else f"at step {step}"
     same = 1 + sum(
         1 for _ in takewhile(lambda one: one.signature == diagnosis.signature, reversed(before.failures))
     )
-    if KINDS[diagnosis.kind].counts in {"same", "idle"} and same >= retry.without_progress:
-        return f"failed {times(same)} {where} with the same error: {diagnosis.sentence}"
-    if len(before.failures) + 1 >= PATIENCE * retry.without_progress:
-        return f"failed {times(len(before.failures) + 1)} {where} without a new checkpoint; at last: {diagnosis.sentence}"
+    counts = KINDS[diagnosis.kind].counts
+    if counts == "at once" and not before.has_progressed and not before.failures:
+        return f"failed {where}, before any new checkpoint, as it would again: {_shown(diagnosis)}"
+    if counts != "any" and same >= retry.without_progress:
+        return f"failed {_times(same)} {where} with the same error: {_shown(diagnosis)}"
+    tries = len(before.failures) + 1
+    if tries >= PATIENCE * retry.without_progress:
+        return f"failed {_times(tries)} without a new checkpoint, at last {where}: {_shown(diagnosis)}"
     return None
 
 
-def times(number: int) -> str:
-    """ "once", "2 times"."""
+def _shown(diagnosis: Diagnosis) -> str:
+    """The error itself, and what to do about it."""
+    return diagnosis.sentence + (f"\n{diagnosis.advice}" if diagnosis.advice else "")
+
+
+def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
 def _bad_nodes(diagnosis: Diagnosis, past: Past) -> tuple[str, ...]:
-    """The nodes to leave out: at once where the node is to blame, else at the second failure within a day."""
+    """The nodes to leave out: those to blame; others at a second failure within a day for the same reason."""
     if KINDS[diagnosis.kind].blames_node:
         return diagnosis.nodes
-    if diagnosis.host is None:
+    host = diagnosis.host
+    if host is None or diagnosis.kind not in PERHAPS:
         return ()
-    latest = max((one.at for one in past.failures), default=0.0)
-    again = any(
-        diagnosis.host in one.nodes and one.signature == diagnosis.signature and latest - one.at <= DAY
+    known = [
+        Blame(node, one.at, one.kind, one.signature)
         for one in past.failures
-    )
-    return (diagnosis.host,) if again else ()
+        if one.kind in PERHAPS and past.now - one.at <= DAY
+        for node in one.nodes
+    ]
+    this = Blame(host, past.now, diagnosis.kind, diagnosis.signature)
+    return (host,) if is_suspect(host, this.reason, [*known, this]) else ()
 
 
-def _with_advice(diagnosis: Diagnosis) -> str:
-    return diagnosis.sentence + (f"; {diagnosis.advice}" if diagnosis.advice else "")
+def _again(diagnosis: Diagnosis, room: Room, bad: tuple[str, ...], delay: float) -> Decision:
+    """In place where that can be, else in another allocation."""
+    left = [node for node in room.nodes if node not in bad]
+    if not room.can_restart:
+        return _elsewhere(diagnosis, room, bad, delay)
+    if len(left) < room.needed:
+        return _elsewhere(diagnosis, room, bad, delay, why=f"of {room.needed} nodes, {len(left)} are left")
+    if room.restarts <= 0:
+        return _elsewhere(diagnosis, room, bad, delay, why="no restart in place is left ([retry] restarts)")
+    without = f", without {', '.join(bad)}" if bad else ""
+    return Decision("restart", f"{diagnosis.sentence}: once more in place{without}", delay, bad)
+
+
+def _elsewhere(
+    diagnosis: Diagnosis,
+    room: Room,
+    bad: tuple[str, ...],
+    delay: float = 0.0,
+    *,
+    why: str = "",
+    memory: float | None = None,
+) -> Decision:
+    """In another allocation, as long as requeues are left."""
+    because = diagnosis.sentence + (f"; {why}" if why else "")
+    if room.requeues <= 0:
+        return Decision("stop", f"{because}; no requeue is left ([retry] requeues)")
+    is_requeue = room.can_restart and memory is None
+    # Slurm keeps what a requeued job excludes; a new job knows nothing of it.
+    wanted = bad if is_requeue else tuple(dict.fromkeys((*bad, *room.excluded)))
+    without = _that_fit(wanted, room)
+    excluded = f", without {', '.join(without)}" if without else ""
+    if is_requeue:
+        return Decision("requeue", f"{because}: once more in another allocation{excluded}", delay, without)
+    times = "" if memory is None else f" with {memory:g} times the memory"
+    return Decision("resubmit", f"{because}: submitted again{times}{excluded}", delay, without, memory)
+
+
+def _that_fit(bad: tuple[str, ...], room: Room) -> tuple[str, ...]:
+    """Of the nodes to exclude, so many that the job can still start."""
+    if room.pool is None:
+        return bad[:MOST_EXCLUDED]
+    already = len(set(room.excluded) - set(bad))
+    return bad[: max(0, min(MOST_EXCLUDED, room.pool - room.needed - already))]

@@ -1,4 +1,4 @@
-"""What was seen of an end: as lines for people, and as a signature that is the same for the same error. Pure."""
+"""What was seen of an end: lines for people, and a signature that is the same for the same error. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ QUIET_REASONS = frozenset({"", "None", "NonZeroExitCode"})
 """What Slurm gives as the reason of a job where it has none."""
 
 _ERROR = re.compile(
-    r"^\s*(?:\[[^]]*\]:?\s*)*[\w.]*(?:Error|Exception|Interrupt|Exit)\b|\b(?:error|fatal|failed)\b", re.IGNORECASE
+    r"^\s*(?:\[[^]]*\]:?\s*)*[\w.]*(?:Error|Exception|Interrupt|Exit)\b|\b(?:error|fatal|failed)\b",
+    re.IGNORECASE,
 )
 _VARIES = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "#"),
@@ -102,7 +103,7 @@ def error_line(words: Sequence[str]) -> str | None:
 
 
 def signature(diagnosis: Diagnosis, evidence: Evidence) -> str:
-    """The kind, how it ended and the error's line, less all that differs between two times of the same error."""
+    """The kind, how it ended and the error's line, less what differs between two times of the same error."""
     parts: list[str] = [diagnosis.kind]
     first = evidence.first_failure
     match diagnosis.kind:
