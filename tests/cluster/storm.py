@@ -35,8 +35,8 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "resume" / "train.py"
 SAVE_EVERY = 10
 RANKS = 8
 KEEP = 3
-STEPS_BETWEEN = 40
-"""Steps of the training from one fault to the next, if the last one has passed by then."""
+STEPS_BETWEEN = 30
+"""Steps of the training, at most, from its last start to the next fault."""
 BOUND = 150.0
 OPTIONS = Options(
     nodes=4,
@@ -46,7 +46,7 @@ OPTIONS = Options(
 JOB = """\
 name = "storm"
 command = [{python!r}, "train.py", "--steps", "{steps}", "--save-every", "{save_every}",
-           "--step-time", "0.04", "--save-time", "0.1"]
+           "--step-time", "0.1", "--save-time", "0.1"]
 
 [resources]
 nodes = 3
@@ -138,6 +138,11 @@ def supervised(site: Site) -> Iterator[None]:
                 supervisor.terminate()
 
 
+def steps_for(names: Sequence[str]) -> int:
+    """How many steps the training needs so that it is not over before the storm."""
+    return STEPS_BETWEEN * (len(names) + 1) + sum(FAULTS[name].steps for name in names)
+
+
 def undisturbed(folder: Path, steps: int) -> str:
     """The digest of the weights of a run in fair weather: one rank does the same as eight."""
     folder.mkdir()
@@ -165,7 +170,7 @@ def weather(view: View, names: Sequence[str], chance: random.Random, say: Callab
     """Let the faults come, one after the other."""
     storm = Storm(view, chance, say)
     for number, name in enumerate(names):
-        storm.wait_for_calm(STEPS_BETWEEN * number + chance.randrange(1, STEPS_BETWEEN // 2))
+        storm.wait_for_calm(chance.randrange(STEPS_BETWEEN // 3))
         storm.strike(f"{number + 1}/{len(names)}", name)
     return storm
 
@@ -180,13 +185,11 @@ class Storm:
         self._say = say
         self._since = 0.0
 
-    def wait_for_calm(self, step: int) -> None:
-        """Wait until the run is that far, all of its ranks run, and it has saved since the last fault."""
-
-        def is_calm() -> bool:
-            return self.view.step >= step and self._has_saved() and len(self.view.ranks()) == RANKS
-
-        self._wait(is_calm, f"the run saves after the last fault, and is at step {step}")
+    def wait_for_calm(self, more: int) -> None:
+        """Wait until all ranks run, have saved since the last fault, and have done some steps more."""
+        self._wait(lambda: self._has_saved() and len(self.view.ranks()) == RANKS, "the run saves again")
+        step = self.view.step + more
+        self._wait(lambda: self.view.step >= step, f"step {step} is done")
 
     def _wait(self, condition: Callable[[], object], what: str) -> None:
         def is_true() -> object:

@@ -27,12 +27,11 @@ GOES_ON = 10
 HOG = """\
 import os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
-open("/proc/self/oom_score_adj", "w").write("-1000")
 held = []
 while True:
     held.append(bytearray(os.urandom(1 << 16)) * 64)
 """
-"""A neighbour in the step's memory that the kernel does not choose: a rank has to go."""
+"""What takes all memory that there is."""
 
 
 class Target(NamedTuple):
@@ -66,6 +65,8 @@ class Fault(NamedTuple):
     explained_by: frozenset[str] = frozenset()
     """Kinds of diagnosis; none where the run must not even notice."""
     weight: int = 3
+    steps: int = 0
+    """Steps that the training does while the fault takes its time."""
     lacks: Callable[[Testbed, Path], str | None] = lambda _testbed, _checkpoints: None
     """Why this machine cannot have it, given the folder of checkpoints."""
 
@@ -162,17 +163,18 @@ def wait_for_steps(view: View, count: int) -> None:
 def fill_memory(target: Target) -> str:
     """Another process fills the step's memory on a node, until the kernel kills a rank for want of it."""
     rank = target.rank()
+    # The hog would be the kernel's first choice, as the largest.
+    Path(f"/proc/{rank.process.pid}/oom_score_adj").write_text("1000")
     hog = subprocess.Popen(
         [sys.executable, "-c", HOG, str(memory_cgroup(rank.process) / "cgroup.procs")],
         stderr=subprocess.DEVNULL,
     )
     with hog:
         try:
-            node = [one for one in target.view.ranks() if one.node == rank.node]
-            until(lambda: not all(one.process.is_alive() for one in node), "the kernel kills a rank")
+            until(lambda: not rank.process.is_alive(), "the kernel kills the rank")
         finally:
             hog.kill()
-    return f"memory of the step on {rank.node}"
+    return f"memory around rank {rank.number}"
 
 
 def memory_cgroup(process: Process) -> Path:
@@ -325,19 +327,19 @@ def kinds(*names: str) -> frozenset[str]:
 FAULTS: Mapping[str, Fault] = {
     "rank killed": Fault(kill_rank, kinds("killed"), 8),
     "slurmstepd killed": Fault(kill_stepd, kinds("killed", "node-died", "launch-failed"), 3),
-    "node dies": Fault(kill_node, kinds("node-died"), 2, lacks_names),
-    "batch host dies": Fault(kill_batch_host, kinds("node-died"), 1, lacks_names),
+    "node dies": Fault(kill_node, kinds("node-died"), 2, lacks=lacks_names),
+    "batch host dies": Fault(kill_batch_host, kinds("node-died"), 1, lacks=lacks_names),
     "agent killed": Fault(kill_agent, kinds("agent-died"), 3),
     "slurmctld killed": Fault(kill_daemon("slurmctld"), weight=2),
     "slurmdbd killed": Fault(kill_daemon("slurmdbd"), weight=2),
     "rank killed, no slurmctld": Fault(kill_rank_without_slurmctld, kinds("killed"), 2),
-    "out of memory": Fault(fill_memory, kinds("host-out-of-memory"), 2, lacks_cgroups),
-    "time limit": Fault(lower_time_limit, kinds("time-limit"), 1),
+    "out of memory": Fault(fill_memory, kinds("host-out-of-memory"), 2, lacks=lacks_cgroups),
+    "time limit": Fault(lower_time_limit, kinds("time-limit"), 1, steps=700),
     "requeued": Fault(requeue, kinds("requeued"), 2),
     "preempted": Fault(preempt, kinds("preempted"), 2),
     "save cut short": Fault(cut_save, kinds("killed"), 5),
     "checkpoint damaged": Fault(damage, kinds("killed"), 5),
-    "disk full": Fault(fill_disk, kinds("disk-full"), 2, lacks_own_disk),
+    "disk full": Fault(fill_disk, kinds("disk-full"), 2, lacks=lacks_own_disk),
     "rank stopped": Fault(stop_rank, kinds("hung"), 1),
     "step cancelled": Fault(cancel_step, kinds("killed", "cancelled"), 3),
 }

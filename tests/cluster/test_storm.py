@@ -29,19 +29,20 @@ TO_THE_END = 300.0
 def ride_out(make_testbed: Callable[[Options], Testbed], tmp_path: Path, *, seed: int, count: int) -> None:
     """Run the training through a storm and see what has become of it."""
     chance = random.Random(seed)
-    steps = storm.STEPS_BETWEEN * (count + 2)
     with ExitStack() as stack:
         checkpoints = stack.enter_context(storm.own_disk(tmp_path / "disk"))
         testbed = make_testbed(storm.OPTIONS)
         stack.callback(native.down, testbed.root)
         site = stack.enter_context(closing(Site(testbed, tmp_path)))
         names, left_out = storm.possible(testbed, checkpoints)
+        faults = storm.sequence(names, chance, count)
+        steps = storm.steps_for(faults)
         print(f"\nseed {seed}, {count} faults", *left_out, sep="\n")
         expected = storm.undisturbed(tmp_path / "fair", steps)
         stack.enter_context(storm.supervised(site))
         view = storm.submit(site, checkpoints, steps)
         print(f"run directory: {view.root}")
-        found = storm.weather(view, storm.sequence(names, chance, count), chance, say)
+        found = storm.weather(view, faults, chance, say)
         until(lambda: view.has_ended, "the run ends", TO_THE_END)
         print(storm.table(found.passed))
         (end,) = view.events("run-ended")
