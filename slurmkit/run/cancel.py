@@ -33,7 +33,8 @@ def cancel(runs: Sequence[RunPaths], connect: Connect, clock: Clock) -> list[tup
         answers.append((state, goes_on or state.state == "interrupted"))
         if goes_on:
             jobs.append(_job_of(paths, state))
-        elif state.state == "interrupted":
+    for (state, _), paths in zip(answers, runs, strict=True):
+        if state.state == "interrupted":
             events.append(paths, "cancel-requested", at=clock.now(), job_id=state.job_id)
     for dossier, job_id in jobs:
         events.append(dossier.paths, "cancel-requested", at=clock.now(), job_id=str(job_id))

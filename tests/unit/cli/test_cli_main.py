@@ -62,7 +62,7 @@ def test_a_wrong_command_is_answered_with_the_right_one(
 @pytest.mark.parametrize(
     ("words", "number", "expected"),
     [
-        ("slurmkit s", 1, {"schema", "submit", "status", "show"}),
+        ("slurmkit s", 1, {"schema", "submit", "supervise", "status", "show"}),
         ("slurmkit ", 1, {command.name for command in COMMANDS}),
         ("slurmkit --v", 1, {"--version"}),
         ("slurmkit logs --ra", 2, {"--rank"}),
