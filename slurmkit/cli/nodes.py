@@ -20,7 +20,7 @@ LONGEST_REASON = 60
 def command(*, wants_suspects: bool) -> Answer:
     """Show the nodes on which your runs failed at least twice for the same reason within the last day.
 
-    A run leaves a node out of its next allocation where the failures come back on that node and not elsewhere;
+    A run leaves a node out of its next allocation where failures come back on that node and not elsewhere:
     `excluded` says where one has. [retry] exclude_bad_nodes = false turns that off.
 
     --json gives, for each node: node, failures, reasons, runs, last, excluded.

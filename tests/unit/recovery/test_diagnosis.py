@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurmkit.recovery.cause_kinds import KINDS as CAUSES
 from slurmkit.recovery.diagnosis import OF_A_CAUSE, Evidence, diagnose, from_accounting
-from slurmkit.recovery.diagnosis_kinds import KINDS
+from slurmkit.recovery.diagnosis_kinds import KINDS, as_markdown
 from slurmkit.recovery.exits import RankExit
 from slurmkit.recovery.monitor import Hung
 from slurmkit.run.suspects import AT_ONCE, PERHAPS
@@ -94,7 +95,7 @@ def due_to(why: str) -> tuple[str, ...]:
             Evidence(
                 exit_code=1,
                 srun_lines=(
-                    "srun: error: Task launch for StepId=42.0 failed on node n2: Communication connection failure",
+                    "srun: error: Task launch for StepId=42.0 failed on node n2: Connection refused",
                 ),
             ),
         ),
@@ -256,7 +257,7 @@ def test_a_node_that_failed_to_launch_is_named() -> None:
 def test_every_cause_makes_a_kind_that_there_is() -> None:
     assert set(OF_A_CAUSE) <= set(CAUSES)
     assert set(OF_A_CAUSE.values()) <= set(KINDS)
-    assert AT_ONCE == {name for name, kind in KINDS.items() if kind.blames_node}
+    assert {name for name, kind in KINDS.items() if kind.blames_node} == AT_ONCE
     assert set(KINDS) >= PERHAPS
 
 
@@ -308,3 +309,8 @@ def test_the_user_is_named_by_name_where_there_is_one() -> None:
     assert diagnose(from_accounting(record("CANCELLED", cancelled_by=54321))).sentence.endswith(
         "by uid 54321"
     )
+
+
+def test_the_manual_has_every_kind() -> None:
+    page = Path(__file__).parents[3] / "docs/explanation/recovery.md"
+    assert as_markdown() in page.read_text(encoding="utf-8")
