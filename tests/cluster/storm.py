@@ -123,7 +123,7 @@ def supervised(site: Site) -> Iterator[None]:
     """What cron does on a login node."""
     with (site.work / "supervise.log").open("w") as log:
         supervisor = subprocess.Popen(
-            [BINARIES / "slurmkit", "supervise", "--every", "2s"],
+            [BINARIES / "slurmkit", "supervise", "--all", "--every", "2s"],
             cwd=site.work,
             env=site.environment,
             stdin=subprocess.DEVNULL,
@@ -278,12 +278,12 @@ class Storm:
         return told()[0]
 
 
-def lost_checkpoints(storm: Storm) -> list[str]:
-    """Of the last checkpoints found complete, as many as `keep`, those that are so no more."""
-    found = {event["checkpoint"] for event in storm.view.events("checkpoint-complete")}
-    whole = found - set(map(str, storm.target.spoilt))
-    kept = sorted(map(Path, whole), key=step_of)[-KEEP:]
-    return [path.name for path in kept if verify(path, deep=True).state != "complete"]
+def lost_checkpoints(storm: Storm) -> list[int]:
+    """The last two steps that were saved must be there, whatever `keep` says: those that are not."""
+    view = storm.view
+    saved = {mark.step for mark in view.marks() if not mark.is_start and mark.step % SAVE_EVERY == 0}
+    folders = {step: view.checkpoints / f"step-{step}" for step in sorted(saved)[-2:]}
+    return [step for step, folder in folders.items() if verify(folder, deep=True).state != "complete"]
 
 
 def table(passed: Sequence[Passed]) -> str:
