@@ -18,6 +18,8 @@ else:
     from slurmkit.launch.parent import main
 main(sys.argv[1:])
 """
+FOR_PROGRAMS = ("checkpoint/__init__.py", "progress.py")
+"""What programs import beside this package. Of a checkpoint's, only what stands in this package is there."""
 UNCHECKED_HASH = b"\1\0\0\0"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 END_OF_ARCHIVE = b"PK\5\6"
@@ -75,11 +77,12 @@ def _archive(modules: list[tuple[str, bytes]]) -> bytes:
 
 
 def _modules() -> list[tuple[str, bytes]]:
-    """The names inside the archive and their sources: this package, and the name programs know a part by."""
+    """The names inside the archive and their sources: this package, and the names programs know a part by."""
     folder = os.path.dirname(__file__)
     modules = [("__main__.py", MAIN), ("slurmkit/__init__.py", b"")]
-    with open(os.path.join(folder, os.pardir, "progress.py"), "rb") as source:
-        modules.append(("slurmkit/progress.py", source.read()))
+    for name in FOR_PROGRAMS:
+        with open(os.path.join(folder, os.pardir, *name.split("/")), "rb") as source:
+            modules.append((f"slurmkit/{name}", source.read()))
     for file in sorted(os.listdir(folder)):
         if file.endswith(".py") and file != "archive.py":
             with open(os.path.join(folder, file), "rb") as source:

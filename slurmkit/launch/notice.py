@@ -1,4 +1,4 @@
-"""What the parent of a rank tells the agent while the step runs: one datagram at a start, one at an end.
+"""What the parent of a rank tells the agent while the step runs: a datagram at a start, an end, a SIGTERM.
 
 Best effort: a notice that is lost costs the agent some seconds, and the exit record tells the same later.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # typing itself costs a rank milliseconds
 
 
 def send(kind: str, environ: Mapping[str, str], at: float, fields: Mapping[str, object] = {}) -> None:
-    """Tell the agent at SLURMKIT_PROGRESS of a "rank-started" or "rank-ended"; never waits, never fails."""
+    """Tell the agent of a "rank-started", "rank-ended" or "rank-told"; never waits, never fails."""
     opened = open_channel(environ.get("SLURMKIT_PROGRESS", "")) if environ.get("SLURMKIT_TOKEN") else None
     if opened is None:
         return

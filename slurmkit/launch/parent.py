@@ -134,7 +134,11 @@ def run(command: list[str], environ: dict[str, str], stderr: record.Tail) -> dic
     def receive(number: int, _frame: FrameType | None) -> None:
         if number not in received:
             received.append(number)
-        if passes_on:
+        if number == signal.SIGTERM and environ.get("SLURMKIT_CHECKPOINT_SIGNAL"):
+            from slurmkit.launch.told import at_sigterm
+
+            at_sigterm(child, environ, is_alone=passes_on)
+        elif passes_on:
             _pass_on(child, number)
 
     wakeup = _handle(passed, receive, mask)

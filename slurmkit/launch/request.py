@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import time
 
+from slurmkit.launch.caught import caught
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
     import signal
@@ -30,13 +32,15 @@ ranks look at one directory."""
 
 def number_of(name: str) -> int | None:
     """The number of a signal by its name, with or without SIG, or as digits; None if there is none such."""
-    if name.isascii() and name.isdigit():
-        return int(name)
     base, plus, offset = name.upper().partition("+")
-    number = getattr(signal, base if base.startswith("SIG") else f"SIG{base}", None)
-    if not isinstance(number, int) or (plus and not offset.isdigit()):
+    if name.isascii() and name.isdigit():
+        number = int(name)
+    elif base.startswith("_") or (plus and not (offset.isascii() and offset.isdigit())):
         return None
-    return int(number) + int(offset or 0)
+    else:
+        known = getattr(signal, base if base.startswith("SIG") else f"SIG{base}", None)
+        number = int(known) + int(offset or 0) if known else 0
+    return number if number in signal.valid_signals() else None
 
 
 class Request:
@@ -97,15 +101,6 @@ class Request:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._handled.remove(signal.SIGTERM)
             self._due = self._clock()
-
-
-def caught(pid: int | str = "self") -> int:
-    """The signals that a process handles, as bits; 0 where that cannot be known."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return int(file.read().partition(b"\nSigCgt:")[2].split(None, 1)[0], 16)
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def connect(environ: Mapping[str, str]) -> Request:

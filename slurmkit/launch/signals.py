@@ -10,9 +10,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from slurmkit.launch.caught import has
 from slurmkit.launch.plain_json import encode
 from slurmkit.launch.request import number_of
 from slurmkit.launch.stacks import candidates, foremost, read_processes
+from slurmkit.launch.told import is_marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,12 +27,14 @@ def main(argv: list[str]) -> None:
     number = number_of(argv[-1])
     if number is None:
         raise SystemExit(f"slurmkit: there is no signal {argv[-1]!r}")
-    for rank, process in receivers(read_processes(), os.environ, number).items():
+    processes = read_processes()
+    for rank, process in receivers(processes, os.environ, number).items():
+        is_caught = has(process.caught, number) and not has_had(process, processes)
         told = {
             "rank": rank,
             "host": process.environ.get("SLURMD_NODENAME") or os.uname().nodename,
             "pid": process.pid,
-            "sent": process.catches(number) and _send(process.pid, number),
+            "sent": is_caught and _send(process.pid, number),
         }
         sys.stdout.write(f"{encode(told)}\n")
 
@@ -39,8 +43,19 @@ def receivers(processes: Iterable[Process], environ: Mapping[str, str], number: 
     """The process of each rank that is to have a signal: of those that catch it the foremost, if any does."""
     found = {}
     for rank, ones in candidates(processes, environ).items():
-        found[rank] = foremost([one for one in ones if one.catches(number)] or ones)
+        found[rank] = foremost([one for one in ones if has(one.caught, number)] or ones)
     return found
+
+
+def has_had(process: Process, processes: Iterable[Process]) -> bool:
+    """Whether the rank's parent has sent it the checkpoint signal, for it was told before the agent."""
+    parents = {one.pid: one.parent for one in processes}
+    above: int | None = process.pid
+    while above is not None:
+        if is_marked(above):
+            return True
+        above = parents.get(above)
+    return False
 
 
 def _send(pid: int, number: int) -> bool:

@@ -34,7 +34,7 @@ LONGEST = 2048
 
 
 class RankNotice(NamedTuple):
-    """What a rank's parent said of its start or end. `arrived` is this host's clock, `time` the rank's."""
+    """What a rank's parent told of. `arrived` is this host's clock, `time` the rank's."""
 
     kind: str
     rank: int
@@ -204,7 +204,7 @@ class Monitor:
         if kind == "progress":
             if self.tally.add(fields, now):
                 self._hang.progress(now)
-        elif kind in {"rank-started", "rank-ended"}:
+        elif kind in {"rank-started", "rank-ended", "rank-told"}:
             rank = int(fields["rank"])
             if kind == "rank-started":
                 self.tally.hosts[rank] = host

@@ -66,6 +66,8 @@ def test_every_module_is_there_as_source_and_compiled(launch_archive: Path) -> N
             "__main__.pyc",
             "slurmkit/__init__.py",
             "slurmkit/__init__.pyc",
+            "slurmkit/checkpoint/__init__.py",
+            "slurmkit/checkpoint/__init__.pyc",
             "slurmkit/progress.py",
             "slurmkit/progress.pyc",
         }

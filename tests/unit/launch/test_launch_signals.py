@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,10 @@ def line(process: subprocess.Popen[bytes]) -> str:
 
 
 def end(process: subprocess.Popen[bytes], program: int) -> None:
-    os.kill(program, signal.SIGKILL)
+    if os.getpgid(program) == program:  # with all that a shell has started
+        os.killpg(program, signal.SIGKILL)
+    else:
+        os.kill(program, signal.SIGKILL)
     process.communicate(timeout=30)
 
 
@@ -93,8 +98,7 @@ def test_a_signal_in_the_first_moment_reaches_the_program(parent: Parent) -> Non
 
 def blocks(pid: int, number: int) -> bool:
     """Whether the process holds the signal back, or has a handler for it."""
-    masks = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return any(int(masks[name], 16) >> (number - 1) & 1 for name in ("SigBlk", "SigCgt"))
+    return any(int(masks(pid)[name], 16) >> (number - 1) & 1 for name in ("SigBlk", "SigCgt"))
 
 
 def test_a_program_that_kills_its_own_group_does_not_take_the_parent_along(parent: Parent) -> None:
@@ -134,3 +138,108 @@ def test_a_program_that_stops_is_not_taken_for_ended(parent: Parent) -> None:
         assert process.poll() is None
         end(process, program)
     assert parent.record()["signal"] == signal.SIGKILL
+
+
+CHECKPOINTS = {"SLURMKIT_CHECKPOINT_SIGNAL": "USR1"}
+TWO = """
+import os, signal, sys
+def note(number, frame):
+    os.write(1, b"%d\\n" % number)
+woken, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)  # unlike pause(), it misses none that comes just before
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), note)
+os.write(1, b"ready\\n")
+while True:
+    os.read(woken, 1)
+"""
+
+
+def start_one_that_catches(parent: Parent, *names: str, shell: str = "") -> subprocess.Popen[bytes]:
+    """A program that catches these signals; `shell` is a line of bash around it."""
+    argv = [sys.executable, "-c", TWO, *names]
+    process = parent.start(["bash", "-c", shell, "-", *argv] if shell else argv)
+    assert line(process) == "ready"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("names", "shell", "got"),
+    [
+        (("SIGUSR1",), "", signal.SIGUSR1),
+        (("SIGUSR1", "SIGTERM"), "", signal.SIGTERM),
+        (("SIGTERM", "SIGHUP"), "", signal.SIGTERM),
+        (("SIGUSR1",), '"$@" | cat', signal.SIGUSR1),
+        (("SIGUSR1", "SIGTERM"), '"$@" | cat', signal.SIGUSR1),
+    ],
+    ids=["the one", "both", "SIGTERM only", "below a shell", "both below a shell"],
+)
+def test_where_checkpoints_are_asked_for_sigterm_is_what_the_program_handles(
+    parent: Parent, names: tuple[str, ...], shell: str, got: int
+) -> None:
+    parent.environ |= CHECKPOINTS
+    with start_one_that_catches(parent, *names, shell=shell) as process:
+        os.kill(process.pid, signal.SIGTERM)
+        assert line(process) == str(int(got))
+        end(process, program_of(process))
+    assert parent.record()["received"] == [signal.SIGTERM]
+
+
+def test_a_program_that_knows_neither_signal_ends_at_sigterm(parent: Parent) -> None:
+    parent.environ |= CHECKPOINTS
+    with start_one_that_catches(parent) as process:
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_of_two_sigterms_one_is_the_request_and_none_ends_the_program(parent: Parent) -> None:
+    parent.environ |= CHECKPOINTS
+    with start_one_that_catches(parent, "SIGUSR1", "SIGUSR2") as process:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR2):
+            os.kill(process.pid, number)
+            until_taken(process.pid)
+        assert [line(process), line(process)] == [str(int(signal.SIGUSR1)), str(int(signal.SIGUSR2))]
+        assert Path(f"/proc/{process.pid}/comm").read_text() == "slurmkit-told\n"
+        end(process, program_of(process))
+
+
+def test_where_the_agent_has_asked_already_sigterm_is_no_second_request(
+    parent: Parent, tmp_path: Path
+) -> None:
+    file = tmp_path / "request"
+    file.touch()
+    parent.environ |= {**CHECKPOINTS, "SLURMKIT_CHECKPOINT_REQUEST": str(file)}
+    with start_one_that_catches(parent, "SIGUSR1", "SIGUSR2") as process:
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            os.kill(process.pid, number)
+            until_taken(process.pid)
+        assert line(process) == str(int(signal.SIGUSR2))
+        end(process, program_of(process))
+
+
+def until_taken(pid: int) -> None:
+    """The parent has received what was sent to it."""
+    while int(masks(pid)["ShdPnd"], 16):
+        pass
+
+
+def masks(pid: int) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+
+
+@pytest.mark.parametrize("signalled", ["parent", "all"])
+def test_the_agent_is_told_of_a_sigterm(parent: Parent, signalled: str) -> None:
+    """At a preemption with a grace time, Slurm tells the tasks alone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
+        agent.bind(("127.0.0.1", 0))
+        agent.settimeout(30)
+        place = f"127.0.0.1:{agent.getsockname()[1]}"
+        told = {"SLURMKIT_PROGRESS": place, "SLURMKIT_TOKEN": "a", "SLURMKIT_SIGNALS": signalled}
+        parent.environ |= {**CHECKPOINTS, **told}
+        with start_one_that_catches(parent, "SIGUSR1") as process:
+            assert json.loads(agent.recv(2048))["kind"] == "rank-started"
+            os.kill(process.pid, signal.SIGTERM)
+            notice = json.loads(agent.recv(2048))
+            end(process, program_of(process))
+    assert (notice["kind"], notice["rank"], notice["signal"]) == ("rank-told", 3, signal.SIGTERM)
