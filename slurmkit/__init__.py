@@ -13,17 +13,19 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurmkit.run.handle import Run, submit
+    from slurmkit.run.reckoning import cost_frame as costs
     from slurmkit.script.rendering import render
     from slurmkit.slurm.commands import Commands as Slurm
     from slurmkit.spec.loading import load
 
 __version__ = "0.1.0"
 
-__all__ = ["Run", "Slurm", "load", "render", "submit"]
+__all__ = ["Run", "Slurm", "costs", "load", "render", "submit"]
 
 _HOMES = {
     "Run": ("slurmkit.run.handle", "Run"),
     "Slurm": ("slurmkit.slurm.commands", "Commands"),
+    "costs": ("slurmkit.run.reckoning", "cost_frame"),
     "load": ("slurmkit.spec.loading", "load"),
     "render": ("slurmkit.script.rendering", "render"),
     "submit": ("slurmkit.run.handle", "submit"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.recovery.tally import WAITING
+from slurmkit.recovery.tally import SAVING, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurmkit.recovery.monitor import Monitor
-    from slurmkit.recovery.tally import RankTally, Stretch
+    from slurmkit.recovery.tally import RankTally, Stretch, Tally
 
 HISTORY = 120
 HISTORY_EVERY = 30.0
@@ -55,6 +55,16 @@ def summary(monitor: Monitor, minute: Mapping[int, Stretch], now: float) -> dict
         ],
         "last_checkpoint": {"at": saved[0], "step": saved[1]} if saved else None,
         "hung": monitor.is_hung,
+        **measured(tally),
+    }
+
+
+def measured(tally: Tally) -> dict[str, float | None]:
+    """Since when it computes, and how many seconds of the rank that saved longest went into saving."""
+    known = [one for one in tally.ranks.values() if one.steps]
+    return {
+        "computing_since": min((one.since for one in known), default=None),
+        "saving": max((one.seconds.get(SAVING, 0.0) for one in known), default=None),
     }
 
 

@@ -61,6 +61,8 @@ class RankTally:
     heard: float = 0.0
     time: float = 0.0
     ended: bool = False
+    since: float = 0.0
+    """When it made its first step, by this host's clock."""
     _first: int = -1
     """The bucket before the first counters."""
     _buckets: array[int] = field(default_factory=lambda: array("q", [-1]) * BUCKETS)
@@ -74,6 +76,7 @@ class RankTally:
         bucket = bucket_of(now)
         if self._first < 0:
             self._first = bucket - 1
+            self.since = now - self.elapsed
             self._keep(bucket - 1)
         self._keep(bucket)
 

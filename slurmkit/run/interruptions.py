@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from slurmkit.run.events import Event
 
 DONE = frozenset({"finished"})
-PLANNED = frozenset({"time-limit", "preempted", "requeued", "cancelled", "held", "never-starts"})
+PLANNED = frozenset(
+    {"time-limit", "preempted", "requeued", "told-to-end", "cancelled", "held", "never-starts"}
+)
 """Kinds of ends that are nobody's failure: Slurm, the site or the user wanted them."""
 
 

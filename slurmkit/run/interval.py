@@ -45,6 +45,13 @@ def best_interval(*, rate: float, write: float) -> float:
     return sqrt(2 * write / rate)
 
 
+def best_for(cost: Cost) -> float | None:
+    """The best interval for the failures of a run; None where there are too few, or saving is not told of."""
+    if cost.failures < FEWEST_FAILURES or not cost.mtbf or not cost.write:
+        return None
+    return best_interval(rate=1 / cost.mtbf, write=cost.write)
+
+
 def advice(cost: Cost) -> str | None:
     """The interval in use against the best one for the failures seen; None where no checkpoint was seen."""
     if cost.interval is None:
@@ -53,12 +60,10 @@ def advice(cost: Cost) -> str | None:
     if cost.failures < FEWEST_FAILURES or not cost.mtbf:
         return f"{used}; too few failures to tell the best interval"
     seen = f"a failure every {duration(cost.mtbf)}"
-    if not cost.write:
+    if not cost.write or (best := best_for(cost)) is None:
         return f'{used}, {seen}; how long saving takes is not known: mark it as the phase "checkpoint"'
-    rate = 1 / cost.mtbf
-    best = best_interval(rate=rate, write=cost.write)
     ratios = [
-        expected_ettr(rate=rate, restart=cost.restart or 0.0, interval=interval, write=cost.write)
+        expected_ettr(rate=1 / cost.mtbf, restart=cost.restart or 0.0, interval=interval, write=cost.write)
         for interval in (cost.interval, best)
     ]
     told = f"{used}, {seconds(cost.write)} each, and {seen}: "

@@ -81,6 +81,10 @@ class Progress(NamedTuple):
     stragglers: tuple[Straggler, ...] = ()
     last_checkpoint: Saved | None = None
     hung: bool = False
+    computing_since: datetime | None = None
+    """When the first step of this start was made."""
+    saving: float | None = None
+    """Seconds for which saving has stopped the training since then."""
 
     @property
     def is_known(self) -> bool:
@@ -137,6 +141,8 @@ def parse(fields: object) -> Progress | None:
         stragglers=tuple(_stragglers(fields.get("stragglers"))),
         last_checkpoint=_saved(fields.get("last_checkpoint")),
         hung=fields.get("hung") is True,
+        computing_since=_time(fields.get("computing_since")),
+        saving=_finite(fields.get("saving")),
     )
 
 

@@ -27,6 +27,24 @@ SIGNALS: Mapping[str, str] = {
 }
 """What a signal means to somebody who has never had to know its name."""
 
+ACTIONS: Mapping[str, str] = {
+    "done": "the work is done",
+    "restart": "restart in place",
+    "requeue": "requeue",
+    "resubmit": "submit again",
+    "stop": "stop",
+    "leave": "leave it to Slurm",
+}
+"""What follows an end, by the names of events."""
+
+WHY_ASKED: Mapping[str, str] = {
+    "time-limit": "the time limit is near",
+    "preempted": "another job takes the nodes",
+    "told": "the job was told to end",
+    "asked": "somebody asked for it",
+}
+"""Why every rank is asked to save, by the names of events."""
+
 
 def end_in_words(exit_code: int | None, signal: int | None) -> str:
     """How a process ended, e.g. "killed by SIGSEGV (segmentation fault)"."""
@@ -140,6 +158,13 @@ def failure(first: Mapping[str, Any]) -> str:
         else end_in_words(code, number)
     )
     return f"{place(first.get('rank'), first.get('host'))} failed first: {end}"
+
+
+def refused(one: Mapping[str, Any]) -> str:
+    """A checkpoint that was not good enough, and why: its name, not its whole path."""
+    name = str(one.get("checkpoint") or "?").rstrip("/").rpartition("/")[2]
+    reason = one.get("reason")
+    return f"{name} is {one.get('state') or 'not good enough'}" + (f" ({reason})" if reason else "")
 
 
 def why(first: Mapping[str, Any]) -> str:

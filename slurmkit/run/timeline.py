@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.run import ending, sentences
 from slurmkit.run.findings import hang_in_words, hang_of, nodes_of, straggler_of
@@ -20,7 +20,7 @@ ALMOST_A_SECOND = timedelta(microseconds=999_999)
 
 
 class Moment(NamedTuple):
-    """One thing that happened, who says so ("slurmkit", "agent" or "Slurm"), and what."""
+    """One thing that happened, who says so ("slurmkit", "agent", "supervisor" or "Slurm"), and what."""
 
     time: datetime
     source: str
@@ -39,6 +39,8 @@ def timeline(told: Iterable[Event], jobs: Iterable[Job]) -> list[Moment]:
 
 def _of_event(event: Event) -> Moment:
     source, sentence = _SENTENCES.get(event.kind, ("slurmkit", _plain))
+    if event.text("by") == "supervisor":
+        source = "supervisor"
     return Moment(event.time, source, sentence(event))
 
 
@@ -95,14 +97,96 @@ def _step_started(event: Event) -> str:
     return f"step {event.text('step')} started; the ranks meet at {place}"
 
 
+def _submitting(event: Event) -> str:
+    again = _number_of(event)
+    without = _listed(event, "exclude")
+    return f"sbatch is called{again}" + (f", without {without}" if without else "")
+
+
+def _submitted(event: Event) -> str:
+    return f"submitted{_number_of(event)} as job {event.text('job_id')}"
+
+
+def _number_of(event: Event) -> str:
+    number = event.number("number")
+    return f" again (submit {number})" if number is not None and number > 1 else ""
+
+
+def _listed(event: Event, name: str) -> str:
+    value = event.fields.get(name)
+    return ",".join(map(str, value)) if isinstance(value, list) else ""
+
+
+def _at_step(event: Event) -> str:
+    step = event.number("at_step")
+    return "" if step is None else f" of step {step}"
+
+
+def _checkpoint_chosen(event: Event) -> str:
+    path = event.text("checkpoint")
+    text = "no checkpoint yet: it starts from the beginning"
+    if path is not None:
+        text = f"it goes on from the checkpoint{_at_step(event)}: {path}"
+    refused = [sentences.refused(one) for one in refused_of(event)]
+    return text + (f"; refused: {'; '.join(refused)}" if refused else "")
+
+
+def refused_of(event: Event) -> list[Mapping[str, Any]]:
+    """The newer checkpoints that were not good enough: `checkpoint`, `state`, `reason`."""
+    refused = event.fields.get("refused")
+    return [one for one in (refused if isinstance(refused, list) else ()) if isinstance(one, dict)]
+
+
+def _checkpoint_requested(event: Event) -> str:
+    why = sentences.WHY_ASKED.get(event.text("why") or "", event.text("why"))
+    left = event.fields.get("seconds_left")
+    text = "every rank is asked to save" + (f": {why}" if why else "")
+    return text + (f"; {sentences.duration(left)} left" if isinstance(left, int | float) else "")
+
+
+def _diagnosed(event: Event) -> str:
+    kind = event.text("kind") or "unknown"
+    sentence = event.text("sentence")
+    return f"diagnosed as {kind}" + (f": {sentence}" if sentence else "")
+
+
+def _decided(event: Event) -> str:
+    action = event.text("action") or ""
+    text = sentences.ACTIONS.get(action, action or "nothing was decided")
+    if reason := event.text("reason"):
+        text += f": {reason}"
+    if without := _listed(event, "without"):
+        text += f"; without {without}"
+    delay = event.fields.get("delay")
+    return text + (f"; after {sentences.seconds(delay)}" if isinstance(delay, int | float) and delay else "")
+
+
+def _requeueing(event: Event) -> str:
+    exclude = _listed(event, "exclude")
+    return f"Slurm is asked to requeue job {event.text('job_id')}" + (
+        f", without {exclude}" if exclude else ""
+    )
+
+
+def _attempt_ended(event: Event) -> str:
+    text = f"attempt {event.text('attempt')} ended with {_ended(event)}"
+    action = event.text("next")
+    return text + (f"; next: {action}" if action and action not in {"done", "stop"} else "")
+
+
+def _run_ended(event: Event) -> str:
+    reason = event.text("reason")
+    return f"the run ended: {event.text('outcome') or _ended(event)}" + (f": {reason}" if reason else "")
+
+
 def _job_ended(event: Event) -> str:
     reason = event.text("reason")
     return f"job {event.text('job_id')} is over: {event.text('state')}" + (f" ({reason})" if reason else "")
 
 
 _SENTENCES: Mapping[str, tuple[str, Callable[[Event], str]]] = {
-    "submitting": ("slurmkit", lambda _: "sbatch is called"),
-    "submitted": ("slurmkit", lambda event: f"submitted as job {event.text('job_id')}"),
+    "submitting": ("slurmkit", _submitting),
+    "submitted": ("slurmkit", _submitted),
     "adopted": (
         "slurmkit",
         lambda event: f"job {event.text('job_id')} was found by the run id in its comment",
@@ -119,8 +203,22 @@ _SENTENCES: Mapping[str, tuple[str, Callable[[Event], str]]] = {
     ),
     "hung": ("agent", lambda event: hang_in_words(hang_of(event))),
     "step-ended": ("agent", _step_ended),
-    "attempt-ended": ("agent", lambda event: f"attempt {event.text('attempt')} ended with {_ended(event)}"),
-    "run-ended": ("agent", lambda event: f"the run ended: {event.text('outcome') or _ended(event)}"),
+    "checkpoint-chosen": ("agent", _checkpoint_chosen),
+    "checkpoint-requested": ("agent", _checkpoint_requested),
+    "checkpoint-complete": (
+        "agent",
+        lambda event: f"a complete checkpoint{_at_step(event)}: {event.text('checkpoint')}",
+    ),
+    "checkpoint-removed": (
+        "agent",
+        lambda event: f"an old checkpoint is removed: {event.text('checkpoint')}",
+    ),
+    "diagnosed": ("agent", _diagnosed),
+    "decided": ("agent", _decided),
+    "requeueing": ("agent", _requeueing),
+    "requeued": ("agent", lambda event: f"job {event.text('job_id')} is requeued"),
+    "attempt-ended": ("agent", _attempt_ended),
+    "run-ended": ("agent", _run_ended),
     "cancel-requested": ("slurmkit", lambda event: f"cancelling of job {event.text('job_id')} requested"),
     "job-ended": ("slurmkit", _job_ended),
 }
