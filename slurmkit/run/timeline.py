@@ -25,6 +25,8 @@ class Moment(NamedTuple):
     time: datetime
     source: str
     text: str
+    kind: str = "slurm"
+    """That of the event; "slurm" for what accounting has."""
 
 
 def timeline(told: Iterable[Event], jobs: Iterable[Job]) -> list[Moment]:
@@ -41,7 +43,7 @@ def _of_event(event: Event) -> Moment:
     source, sentence = _SENTENCES.get(event.kind, ("slurmkit", _plain))
     if event.text("by") == "supervisor":
         source = "supervisor"
-    return Moment(event.time, source, sentence(event))
+    return Moment(event.time, source, sentence(event), event.kind)
 
 
 def _plain(event: Event) -> str:

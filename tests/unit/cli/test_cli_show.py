@@ -32,11 +32,11 @@ def test_the_story_is_told_in_order(slurmkit: Slurmkit, add_run: Make, slurm: Fa
     lines = slurmkit("show", "r").out.splitlines()
     assert lines[0] == "r: failed (exit code 5; rank 3 on n2 failed first)"
     assert [line[33:] for line in lines if "  agent" in line] == [
-        "agent     attempt 12-0 started on n1,n2",
-        "agent     step 0 started; the ranks meet at n1:31000",
-        "agent     the step ended with exit code 5; rank 3 on n2 failed first",
-        "agent     attempt 12-0 ended with exit code 5",
-        "agent     the run ended: failed",
+        "agent       attempt 12-0 started on n1,n2",
+        "agent       step 0 started; the ranks meet at n1:31000",
+        "agent       the step ended with exit code 5; rank 3 on n2 failed first",
+        "agent       attempt 12-0 ended with exit code 5",
+        "agent       the run ended: failed",
     ]
     assert "    RuntimeError: no \\x1b[31m" in lines
     assert f"  {log}" in lines
@@ -54,12 +54,16 @@ def test_as_json_it_is_the_status_and_more(slurmkit: Slurmkit, add_run: Make, sl
     assert [moment["source"] for moment in data["timeline"]][-2:] == ["Slurm", "Slurm"]
     assert sorted(set(data) - set(status)) == [
         "attempt_names",
+        "checkpoints",
+        "cost",
         "first_failure",
+        "interruptions",
         "job_file",
         "logs",
         "notices",
         "progress",
         "ranks_failed",
+        "spans",
         "stacks",
         "timeline",
         "user",
@@ -86,7 +90,7 @@ def test_a_run_whose_submit_was_refused_has_a_story_too(
 def test_every_kind_of_event_has_its_sentence() -> None:
     now = datetime.now(UTC)
     moments = timeline([Event(now, kind, {}) for kind in KINDS], [])
-    assert [moment.source for moment in moments].count("agent") == 10
+    assert [moment.source for moment in moments].count("agent") == 18
     assert all(moment.text for moment in moments)
 
 

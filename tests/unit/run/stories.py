@@ -62,7 +62,9 @@ class Story:
 
     def fails(self, at: float, kind: str = "crashed", *, action: str = "restart", **fields: Any) -> Self:
         """The step ends, and what became of that."""
-        told = {name: fields.pop(name) for name in ("computing_since", "saving", "at_step") if name in fields}
+        told = {name: fields.pop(name) for name in ("computing_since", "saving") if name in fields}
+        if "at_step" in fields:
+            told["at_step"] = fields["at_step"]
         self.own(at, "step-ended", exit_code=1, **told)
         self.own(at, "diagnosed", kind=kind, sentence=f"it {kind}", transient=True, by="agent", **fields)
         return self.own(at, "decided", action=action, reason="the first failure", delay=0.0, by="agent")
