@@ -62,7 +62,9 @@ class Story:
 
     def fails(self, at: float, kind: str = "crashed", *, action: str = "restart", **fields: Any) -> Self:
         """The step ends, and what became of that."""
-        told = {name: fields.pop(name) for name in ("computing_since", "saving") if name in fields}
+        told: dict[str, Any] = {
+            name: fields.pop(name) for name in ("computing_since", "saving") if name in fields
+        }
         if "at_step" in fields:
             told["at_step"] = fields["at_step"]
         self.own(at, "step-ended", exit_code=1, **told)
