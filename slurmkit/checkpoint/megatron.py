@@ -13,7 +13,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.checkpoint import pieces, torch_dcp, zips
+from slurmkit.checkpoint import pickles, pieces, torch_dcp, zips
 from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.checkpoint.pieces import Piece
 from slurmkit.checkpoint.trackers import Tracker
@@ -74,7 +74,7 @@ def _is_of_megatron(path: Path, names: Collection[str]) -> bool:
     if torch_dcp.METADATA not in names:
         return False
     with (path / torch_dcp.METADATA).open("rb") as file:
-        return _OF_MEGATRON in file.read(pieces.LONGEST_JSON)
+        return _OF_MEGATRON in file.read(pickles.LIMIT)
 
 
 def _verify_distributed(path: Path, names: Collection[str], *, deep: bool) -> Verdict:
