@@ -34,6 +34,9 @@ LETTERS = {
 MOST_ROWS = 24
 """More attempts, interruptions or starts than these are counted only; the last ones are shown."""
 
+LEAST_SHOWN = 0.1
+"""Of a cell: what is less in every one of them is not shown."""
+
 
 class Row(NamedTuple):
     """One line of the bar: an attempt, and the wait before it."""
@@ -107,7 +110,8 @@ def rastered(spans: Sequence[Stretch], cells: int) -> list[str]:
     kinds = [max(share, key=lambda kind: share[kind]) for share in shares]
     for kind in KINDS:
         best = max(range(cells), key=lambda index: shares[index].get(kind, 0.0))
-        if kind not in kinds and shares[best].get(kind) and kinds.count(kinds[best]) > 1:
+        is_seen = kind in kinds or shares[best].get(kind, 0.0) < LEAST_SHOWN
+        if not is_seen and kinds.count(kinds[best]) > 1:
             kinds[best] = kind
     return kinds
 
@@ -127,7 +131,7 @@ def costs(cost: Cost, width: int) -> Iterator[Line]:
         ratio += f"; without the queue {cost.ettr_without_queue:.2f}"
     yield [Span(f"  {ratio}")]
     for kind, seconds in cost.seconds.items():
-        if seconds:
+        if seconds >= 0.5 or cost.wall < 1:
             letter, style = LETTERS[kind]
             share = seconds / cost.wall * 100
             held = cost.hours_by_kind[kind]

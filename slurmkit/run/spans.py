@@ -76,10 +76,11 @@ def _between(
     """What lies between two attempts, or around them."""
     if end <= begin:
         return
-    is_in_queue = course.state in WAITING_STATES | {"running"} or previous is not course.stints[-1]
     if previous is None:
         yield Span("queued", begin, end)
-    elif why == "held" or not is_in_queue:
+        return
+    is_in_queue = course.state in WAITING_STATES | {"running"} or previous is not course.stints[-1]
+    if why == "held" or not is_in_queue:
         yield Span("idle", begin, end, why=why)
     else:
         asked = _asked_again(begin, end, previous, course.events)
@@ -160,6 +161,8 @@ def _saved_at(chosen: Event, start: StepStart, marks: Sequence[Mark], begin: flo
     # Nobody saw it being completed: the steps tell when it must have been.
     known = [(start.computing_since, start.from_step), *((mark.at, mark.at_step) for mark in start.marks)]
     known.append((end, start.at_step))
+    if step is not None and start.at_step is not None and step >= start.at_step:
+        return end
     anchors = [(at, number) for at, number in known if number is not None]
     for (left, low), (right, high) in pairwise(anchors):
         if step is not None and low <= step <= high and low < high:

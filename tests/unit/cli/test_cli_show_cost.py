@@ -134,6 +134,7 @@ def test_a_cell_is_what_most_of_it_is_and_no_kind_goes_unseen() -> None:
         Span("lost", 90, 100),
     ]
     assert "".join(LETTERS[kind][0] for kind in rastered(spans, 10)) == "...s=====x"
+    assert set(rastered([Span("computing", 0, 100), Span("idle", 100, 100.01)], 10)) == {"computing"}
     assert rastered([Span("starting", 0, 0.001)], 1) == ["starting"]
     assert set(LETTERS) == set(KINDS)
 

@@ -133,9 +133,15 @@ def test_a_run_that_goes_on_is_told_of_up_to_now() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_checkpoint_of_the_last_step_that_was_heard_of_loses_nothing() -> None:
+    story = Story().attempt(0).step(0, chosen=None).saved((10, 100)).fails(30, at_step=199)
+    assert shown(story.step(30, chosen=200).succeeds(40).course()) == [("computing", 0, 40)]
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "not-submitted", "cancelled", "blocked", "lost"])
 def test_a_run_that_never_started_has_waited(state: str) -> None:
-    assert shown(Story().course(state, now=7)) == [("queued", 0, 7)]
+    story = Story().say(7, "job-ended", ended=stamp(7))
+    assert shown(story.course(state, now=7)) == [("queued", 0, 7)]
 
 
 def test_between_two_attempts_it_waits_in_the_queue() -> None:
