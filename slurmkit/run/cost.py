@@ -53,6 +53,8 @@ class Cost(NamedTuple):
     """From the submit to the end, or to now."""
     seconds: Mapping[str, float]
     """By kind of span: each is there."""
+    running: float
+    """While nodes were held."""
     unit: str
     """"GPU" where GPUs were held, else "node"."""
     hours: float
@@ -90,13 +92,14 @@ class Cost(NamedTuple):
 
     @property
     def mtbf(self) -> float | None:
-        """Seconds outside the queue for each failure."""
-        return self.held / self.failures if self.failures else None
+        """Seconds of running for each failure."""
+        return self.running / self.failures if self.failures else None
 
     @property
     def failures_per_node_day(self) -> float | None:
         """The rate r_f of the paper."""
-        return self.failures * 86400 / (self.held * self.nodes) if self.held > 0 and self.nodes else None
+        node_seconds = self.running * self.nodes
+        return self.failures * 86400 / node_seconds if node_seconds > 0 else None
 
     @property
     def lost_hours(self) -> float:
@@ -129,6 +132,7 @@ def _cost(courses: Sequence[Course], made: Sequence[Span], ends: Sequence[Interr
     return Cost(
         wall=sum(seconds.values()),
         seconds=seconds,
+        running=sum(span.seconds for span in made if span.nodes),
         unit=unit,
         hours=sum(hours.values()),
         hours_by_kind=hours,

@@ -171,7 +171,8 @@ def _stint(events: list[Event], known: _Known, bounds: tuple[float, float], *, i
     heard = known.heard.get(name)
     begin, (earliest, latest) = started.time.timestamp(), bounds
     job = _record_of(known.jobs, started.text("job_id"), begin)
-    own = [event for event in events if event.text("by") != "supervisor"]
+    # What became of it the next attempt's agent, or the supervisor, may say much later.
+    own = [event for event in events if event.kind not in {"diagnosed", "decided", "requeueing", "requeued"}]
     signs = [own[-1].time.timestamp(), heard.updated if heard else begin]
     if job and job.end_time:
         signs.append(job.end_time.timestamp())

@@ -63,6 +63,13 @@ def test_failures_tell_the_time_between_two() -> None:
     assert cost.failures_per_node_day == pytest.approx(2 / (2 * 50 / 1440))
 
 
+def test_waiting_for_somebody_is_no_time_between_failures() -> None:
+    story = Story().attempt(0).step(0).say(20, "diagnosed", attempt="12-0", kind="crashed", by="supervisor")
+    story.own(10, "checkpoint-complete", checkpoint="/c/step-1", saved=stamp(10))
+    cost = cost_of(story, "interrupted", now=100)
+    assert (cost.failures, cost.mtbf, cost.held) == (1, 600, 6000)
+
+
 @pytest.mark.parametrize("kind", ["time-limit", "preempted", "requeued", "cancelled"])
 def test_what_slurm_or_the_user_wanted_is_no_failure(kind: str) -> None:
     story = Story().attempt(0).step(0).fails(5, kind).leaves(5, "requeue").attempt(6).step(6).succeeds(9)

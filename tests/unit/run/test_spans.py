@@ -168,6 +168,13 @@ def test_until_somebody_submits_it_again_it_is_idle() -> None:
     ]
 
 
+def test_what_the_next_agent_says_of_an_attempt_is_no_sign_of_its_life() -> None:
+    story = Story().attempt(0).step(0, chosen=None).saved((10, 100)).attempt(30)
+    story.say(30, "diagnosed", attempt="12-0", kind="requeued", sentence="it was requeued", by="agent")
+    story.say(30.1, "decided", attempt="12-0", action="leave", by="agent").step(31, chosen=100).succeeds(50)
+    assert shown(story.course())[:2] == [("computing", 0, 10), ("queued", 10, 30)]
+
+
 def test_a_resubmit_that_the_agent_asked_for_leaves_nothing_idle() -> None:
     story = Story().attempt(0).step(0).fails(10)
     story.resubmitted(9.9, "13")
