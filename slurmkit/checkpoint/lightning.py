@@ -1,4 +1,4 @@
-"""Lightning: `*.ckpt`, a file of torch.save, or of a sharded strategy a directory with `meta.pt`, its last."""
+"""Lightning: `*.ckpt`, a file of torch.save, or, sharded, a directory with `meta.pt`, its last."""
 
 from __future__ import annotations
 

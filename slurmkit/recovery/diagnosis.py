@@ -355,7 +355,11 @@ def from_accounting(
 
     `restart_lost` where the run's events have the attempt's start and not its end.
     """
-    worst = max((step.state for step in job.steps), key=lambda state: state.severity, default=None)
+    # The batch step says CANCELLED of a script that SIGKILL ended: only of memory does it speak for the job.
+    states = [
+        step.state for step in job.steps if step.id.step.isdigit() or step.state.name == "OUT_OF_MEMORY"
+    ]
+    worst = max(states, key=lambda state: state.severity, default=None)
     user = job.cancelled_by
     return Evidence(
         exit_code=job.exit_code.status if job.exit_code and job.state.is_final else None,

@@ -81,7 +81,14 @@ def of_attempt(setting: Setting, attempt: Attempt, checkpoint_step: int | None) 
 def unexplained(setting: Setting) -> Attempt | None:
     """The attempt before this one, of the same task of an array, where nobody has said why it ended."""
     told = list(events.read(setting.paths))
-    explained = {event.text("attempt") for event in told if event.kind in {"diagnosed", "run-ended"}}
+    explained: set[str | None] = set()
+    for event in told:
+        if event.kind == "step-started":
+            explained.discard(
+                event.text("attempt")
+            )  # what was said of an earlier start says nothing of this one
+        elif event.kind in {"diagnosed", "run-ended"}:
+            explained.add(event.text("attempt"))
     task = setting.attempt.job_id.partition("_")[2]
     earlier = [
         one

@@ -121,13 +121,16 @@ def in_words(end: RankExit) -> str:
     return end_in_words(end.exit_code, end.signal)
 
 
-def with_log(end: RankExit, log: Path) -> RankExit:
-    """With the end of its log where it wrote nothing to stderr: some programs report errors to stdout."""
+def with_log(end: RankExit, log: Path, since: int = 0) -> RankExit:
+    """With the end of its log where it wrote nothing to stderr: some programs report errors to stdout.
+
+    `since` is how many bytes of it are of earlier starts.
+    """
     if end.stderr_tail:
         return end
     try:
         with log.open("rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - KEPT_BYTES, 0))
+            file.seek(max(os.fstat(file.fileno()).st_size - KEPT_BYTES, since))
             return replace(end, log_tail=tuple(last_lines(file.read())))
     except OSError:
         return end

@@ -26,6 +26,8 @@ class HangWatch:
         self.step_seconds: float | None = None
         self.is_saving = False
         self.all_ended = False
+        self.has_begun = False
+        """Whether a rank has been started: the silence before it is no rank's."""
         self._given = given
         self._seen = False
         self._looked = now
@@ -41,6 +43,8 @@ class HangWatch:
         self._looked = now
         if gap > STOPPED or gap < 0:
             self.last += gap
+        if not (self.has_begun or self._seen):
+            self.last = now
         self.last = min(self.last, now)
         after = self.limit()
         return (self.last, after) if after is not None and now - self.last > after else None

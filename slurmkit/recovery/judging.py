@@ -26,8 +26,9 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     saved = checkpoint_step(setting)
     evidence = of_step(setting, end, saved)
     gone = {*course.without, *evidence.nodes_down, *evidence.unfit}
-    # Where Slurm does not come to an end with this step, no node has room for another.
-    left = tuple(node for node in setting.attempt.nodes if node not in gone and not end.is_stuck)
+    # Where Slurm does not come to an end with this step, no node has room for another: but for one that died.
+    is_full = end.is_stuck and not evidence.nodes_down
+    left = tuple(node for node in setting.attempt.nodes if node not in gone and not is_full)
     course.diagnosis, decision = judge(setting, evidence, left, saved)
     if decision.action != "done":  # of work that is done there is nothing to explain
         note(setting, course.diagnosis, decision, evidence, number=course.started - 1)

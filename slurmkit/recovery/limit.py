@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
 
 UNSET = "4294967294"
+KILL_WAIT = 30.0
+"""Slurm's default."""
 
 
 def end_of_job(setting: Setting, *, ask: bool = False) -> float | None:
@@ -27,6 +29,15 @@ def end_of_job(setting: Setting, *, ask: bool = False) -> float | None:
     if job is None or job.ends_by is None:
         return float(told) if told.isdigit() and told != UNSET else None
     return job.ends_by.timestamp()
+
+
+def kill_wait(setting: Setting) -> float:
+    """Seconds between SIGTERM and SIGKILL, as the site has them."""
+    try:
+        words = setting.connect().config().get("KillWait", "").split()
+    except SlurmError:
+        return KILL_WAIT
+    return float(words[0]) if words and words[0].isdigit() else KILL_WAIT
 
 
 def live_job(setting: Setting) -> Job | None:

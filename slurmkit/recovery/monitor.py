@@ -167,6 +167,7 @@ class Monitor:
             findings += self._judge(now)
         self._hang.is_saving = any(one.phase == SAVING for one in self.ranks.values())
         self._hang.all_ended = bool(self.ranks) and all(one.ended for one in self.ranks.values())
+        self._hang.has_begun = bool(self.tally.hosts)
         silence = self._hang.tick(now)
         if silence is not None and not self.is_hung:
             self.is_hung = True

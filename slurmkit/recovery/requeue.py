@@ -36,8 +36,14 @@ BEFORE_END = 3.0
 
 def move_on(setting: Setting, decision: Decision) -> None:
     """Have the run start in another allocation; what Slurm does not take is left to the supervisor."""
-    if decision.action == "requeue" and requeue(
-        setting, exclude=decision.without, until=_last_moment(setting)
+    # Slurm 22.05 loses count of the GPUs of a job that is requeued after it has lost a node.
+    has_lost_a_node = (job := live_job(setting)) is not None and 0 < len(job.nodes) < len(
+        setting.attempt.nodes
+    )
+    if (
+        decision.action == "requeue"
+        and not has_lost_a_node
+        and requeue(setting, exclude=decision.without, until=_last_moment(setting))
     ):
         return
     memory = more_memory(setting.spec, decision.memory) if decision.memory else {}

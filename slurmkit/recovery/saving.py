@@ -12,7 +12,7 @@ from slurmkit.errors import SlurmkitError
 from slurmkit.launch.files import write_atomically
 from slurmkit.launch.request import number_of
 from slurmkit.recovery import report, step
-from slurmkit.recovery.limit import end_of_job
+from slurmkit.recovery.limit import KILL_WAIT, end_of_job, kill_wait
 from slurmkit.slurm import process
 from slurmkit.slurm.environment import strip
 from slurmkit.spec.units import parse_duration
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 MARGIN = 15.0
 """Seconds, at most, that are kept back for ending the step and for the requeue."""
-AFTER_TOLD = 25.0
-"""Seconds that Slurm leaves after SIGTERM, by its default KillWait of 30, less what the agent needs."""
 SEND_WITHIN = 20.0
 
 
@@ -80,7 +78,7 @@ class Saving:
         """Whether a signal to the agent is for itself: Slurm's own warning that the time is nearly over."""
         if self.signal_name is None or number != number_of(self.signal_name) or self.ends_by is None:
             return False
-        self._ask("time-limit", self.ends_by)
+        self._ask("time-limit", end_of_job(self.setting, ask=True) or self.ends_by)
         return True
 
     def tick(self, seen: Watched) -> bool:
@@ -98,7 +96,7 @@ class Saving:
     def _consider(self, seen: Watched, now: float) -> None:
         """Ask for a checkpoint where the time is nearly over, or Slurm has begun to end the step."""
         if signal.SIGTERM in seen.received:
-            self._ask("told", now + AFTER_TOLD, margin=0.0)
+            self._ask("told", now + kill_wait(self.setting))
         elif any(one.kind == "rank-told" for one in seen.notices) and not seen.has_failed:
             # The batch script hears of a preemption with GraceTime only at its end.
             self._ask("preempted", end_of_job(self.setting, ask=True))
@@ -119,7 +117,7 @@ class Saving:
         if self.asked is not None:
             return
         now = self.setting.clock.now().timestamp()
-        left = max((ends_by if ends_by is not None else now + AFTER_TOLD) - now, 0.0)
+        left = max((ends_by if ends_by is not None else now + KILL_WAIT) - now, 0.0)
         file = self.setting.paths.request(self.setting.attempt.name, self.number)
         at = now
         # Without the file the signal still reaches those that catch it.

@@ -90,37 +90,19 @@ def run_step(
     paths, this, spec = setting.paths, setting.attempt, setting.spec
     logs, stacks = paths.logs(this.name), paths.stacks(this.name, number)
     make_folders(logs, paths.exit(this.name, number))
+    before = log_sizes(logs) if number else {}
     port, claim = rendezvous_port(setting, number)
     token = secrets.token_hex(16)
-    monitor = Monitor(
-        token=token,
-        progress=spec.progress,
-        logs=logs,
-        written_to=paths.progress(this.name),
-        attempt=this.name,
-        step=number,
-        world_size=step.world_size(spec, this, setting.environ),
-        now=setting.clock.now().timestamp(),
-    )
+    monitor = open_monitor(setting, number, token)
     with claim, closing(monitor):
-        environ = step.step_environment(
-            setting.environ,
-            paths,
-            this,
-            number,
-            address=address,
-            port=port,
-            placement=placement,
-            spec=spec,
-            chosen=chosen,
-        ) | step.telling_environment(
-            setting.environ,
-            own_address(this.nodes[1:]),
-            monitor.port,
-            launcher=spec.launch.launcher,
-            token=token,
-            stacks=stacks,
+        placed = step.step_environment(
+            setting.environ, paths, this, number, address=address, port=port, placement=placement
         )
+        environ = {
+            **placed,
+            **step.saving_environment(setting, number, chosen),
+            **_telling(setting, monitor, token, stacks),
+        }
         argv = step.srun_command(resuming.resuming(spec, chosen), paths, this.name, placement)
         setting.note(
             "step-started",
@@ -153,14 +135,51 @@ def run_step(
                 attendant=saving,
             )
     exits = read_exits(paths.exit(this.name, number))
-    end = _end(seen, exits, monitor, partial(paths.rank_log, this.name), hung=hung[0] if hung else None)
+    end = _end(seen, exits, monitor, hung=hung[0] if hung else None)
+    first = end.first_failure
+    log = paths.rank_log(this.name, first.rank) if first else None
     end = end._replace(
+        first_failure=with_log(first, log, before.get(log.name, 0)) if first and log else None,
         told=signal.SIGTERM if saving.is_preempted else None,
         at_limit=saving.is_at_limit,
         newest=saving.newest,
     )
     _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
     return end
+
+
+def open_monitor(setting: Setting, number: int, token: str) -> Monitor:
+    """What listens to the ranks of a step start, which know the token."""
+    paths, this = setting.paths, setting.attempt
+    return Monitor(
+        token=token,
+        progress=setting.spec.progress,
+        logs=paths.logs(this.name),
+        written_to=paths.progress(this.name),
+        attempt=this.name,
+        step=number,
+        world_size=step.world_size(setting.spec, this, setting.environ),
+        now=setting.clock.now().timestamp(),
+    )
+
+
+def _telling(setting: Setting, monitor: Monitor, token: str, stacks: Path) -> dict[str, str]:
+    return step.telling_environment(
+        setting.environ,
+        own_address(setting.attempt.nodes[1:]),
+        monitor.port,
+        launcher=setting.spec.launch.launcher,
+        token=token,
+        stacks=stacks,
+    )
+
+
+def log_sizes(folder: Path) -> dict[str, int]:
+    """How much of each rank's log is of earlier starts of the step."""
+    try:
+        return {one.name: one.stat().st_size for one in os.scandir(folder) if one.name.endswith(".out")}
+    except OSError:
+        return {}
 
 
 def look_after(
@@ -240,9 +259,7 @@ def make_folders(*folders: Path) -> None:
             raise UsageError(f"cannot make a folder: {error.strerror}", where=str(folder)) from error
 
 
-def _end(
-    seen: Watched, exits: Sequence[RankExit], monitor: Monitor, log_of: LogOf, *, hung: Hung | None
-) -> StepEnd:
+def _end(seen: Watched, exits: Sequence[RankExit], monitor: Monitor, *, hung: Hung | None) -> StepEnd:
     status = os.waitstatus_to_exitcode(seen.status)
     status = status if status >= 0 else 128 - status
     if seen.killed and len(exits) == monitor.world_size and not any(one.has_failed for one in exits):
@@ -260,7 +277,7 @@ def _end(
         said=tuple(seen.said),
         exits=exits,
         is_stuck=seen.is_stuck,
-        first_failure=first and with_log(first, log_of(first.rank)),
+        first_failure=first,
         hung=hung,
     )
 

@@ -66,21 +66,9 @@ def step_environment(
     address: str,
     port: str,
     placement: Placement | None = None,
-    spec: JobSpec | None = None,
-    chosen: Checkpoint | None = None,
 ) -> dict[str, str]:
     """The variables of srun and of every rank's parent. `environ` is the batch script's."""
     placed: dict[str, str] = {}
-    if spec is not None and spec.checkpoint is not None:
-        placed |= {
-            "SLURMKIT_CHECKPOINTS": str(Path(spec.checkpoint.path).absolute()),
-            "SLURMKIT_CHECKPOINT_SIGNAL": spec.checkpoint.signal,
-            "SLURMKIT_CHECKPOINT_REQUEST": str(paths.request(attempt.name, step)),
-        }
-    if chosen is not None:
-        placed["SLURMKIT_RESUME_FROM"] = str(chosen.path)
-        if chosen.step is not None:
-            placed["SLURMKIT_RESUME_STEP"] = str(chosen.step)
     if placement is not None and placement.hostfile is not None:
         placed[HOSTFILE] = str(placement.hostfile)
     if placement is not None and placement.mesh is not None:
@@ -100,6 +88,23 @@ def step_environment(
         "MASTER_PORT": port,
         **placed,
     }
+
+
+def saving_environment(setting: Setting, step: int, chosen: Checkpoint | None) -> dict[str, str]:
+    """The variables that tell the ranks where checkpoints go, how one is asked for, which to resume from."""
+    wanted = setting.spec.checkpoint
+    if wanted is None:
+        return {}
+    told = {
+        "SLURMKIT_CHECKPOINTS": str(Path(wanted.path).absolute()),
+        "SLURMKIT_CHECKPOINT_SIGNAL": wanted.signal,
+        "SLURMKIT_CHECKPOINT_REQUEST": str(setting.paths.request(setting.attempt.name, step)),
+    }
+    if chosen is not None:
+        told["SLURMKIT_RESUME_FROM"] = str(chosen.path)
+        if chosen.step is not None:
+            told["SLURMKIT_RESUME_STEP"] = str(chosen.step)
+    return told
 
 
 def telling_environment(

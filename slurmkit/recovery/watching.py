@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
+from slurmkit.recovery.monitor import Hung
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -154,7 +156,12 @@ def watch(
             if clock.monotonic() < next_tick:
                 continue
             next_tick = clock.monotonic() + TICK
-            verdicts = [must_end(finding) for finding in monitor.tick(clock.now().timestamp())]
+            findings = monitor.tick(clock.now().timestamp())
+            if seen.has_failed or seen.has_ended(monitor.world_size):
+                findings = [
+                    one for one in findings if not isinstance(one, Hung)
+                ]  # nothing is to come any more
+            verdicts = [must_end(finding) for finding in findings]
             verdicts.append(attendant.tick(seen))
             now = clock.monotonic()
             _set_deadlines(seen, now, grace, monitor.world_size)

@@ -276,8 +276,9 @@ def test_a_program_that_never_told_of_a_step_does_not_hang(monitor: Monitor) -> 
     assert silence(monitor, START, 400) == []
 
 
-def test_a_given_time_counts_from_the_start(tmp_path: Path) -> None:
+def test_a_given_time_counts_from_the_first_rank_on(tmp_path: Path) -> None:
     monitor = open_monitor(tmp_path, progress=Progress(hang_after="90s"))
+    monitor.tally.hosts[0] = "n1"
     ((when, one),) = silence(monitor, START, 200)
     monitor.close()
     assert (when, one) == (START + 91, Hung(since=START, step=None, after=90))

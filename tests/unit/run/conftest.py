@@ -105,6 +105,12 @@ class FakeSlurm:
     def update(self, job: JobId, changes: Mapping[str, str]) -> None:
         raise NotImplementedError
 
+    def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def topology(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
     def config(self) -> Mapping[str, str]:
         return self.configuration
 

@@ -175,8 +175,8 @@ def test_a_job_whose_receipt_was_lost_is_adopted_never_doubled(
     mark = (
         {"comment": f"mine slurmkit:{lost.tag}"} if by_comment else {"submit_line": f"sbatch {lost.script}"}
     )
-    slurm.live = [make_job("12", "FAILED", exit_code="1:0")]
-    (slurm.live if by_comment else slurm.past).append(make_job("13", "PENDING", **mark))
+    ended, found = make_job("12", "FAILED", exit_code="1:0"), make_job("13", "PENDING", **mark)
+    slurm.live, slurm.past = ([ended, found], []) if by_comment else ([ended], [found])
     taken = takes(slurm, 99)
     assert again(paths, slurm, clock).id == JobId(13)
     assert not taken
