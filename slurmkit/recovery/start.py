@@ -136,16 +136,23 @@ def run_step(
             )
     exits = read_exits(paths.exit(this.name, number))
     end = _end(seen, exits, monitor, hung=hung[0] if hung else None)
+    end = _completed(end, saving, partial(paths.rank_log, this.name), before)
+    _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
+    return end
+
+
+def _completed(end: StepEnd, saving: Saving, log_of: LogOf, before: Mapping[str, int]) -> StepEnd:
+    """With the words of the rank that failed first, and what became of the checkpoints."""
     first = end.first_failure
-    log = paths.rank_log(this.name, first.rank) if first else None
-    end = end._replace(
-        first_failure=with_log(first, log, before.get(log.name, 0)) if first and log else None,
+    if first is not None:
+        log = log_of(first.rank)
+        first = with_log(first, log, before.get(log.name, 0))
+    return end._replace(
+        first_failure=first,
         told=signal.SIGTERM if saving.is_preempted else None,
         at_limit=saving.is_at_limit,
         newest=saving.newest,
     )
-    _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
-    return end
 
 
 def open_monitor(setting: Setting, number: int, token: str) -> Monitor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.run.course import WAITING_STATES
+from slurmkit.run.course import WAITING_STATES, real
 from slurmkit.run.interruptions import interruptions
 
 if TYPE_CHECKING:
@@ -158,6 +158,8 @@ def _saved_at(chosen: Event, start: StepStart, marks: Sequence[Mark], begin: flo
     for mark in reversed(marks):
         if mark.path == path or (step is not None and mark.at_step == step):
             return mark.at
+    if (saved := real(chosen, "saved")) is not None:
+        return min(max(saved, begin), end)
     # Nobody saw it being completed: the steps tell when it must have been.
     known = [(start.computing_since, start.from_step), *((mark.at, mark.at_step) for mark in start.marks)]
     known.append((end, start.at_step))

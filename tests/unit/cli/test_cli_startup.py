@@ -31,6 +31,7 @@ STARTS: dict[str, tuple[list[str], set[str]]] = {
     "status that asks Slurm": (["status", "going", "--json"], NEVER | JOB_FILE),
     "following a run that has ended": (["logs", "-f", "over"], NEVER | JOB_FILE | SLURM),
     "cancel": (["cancel", "going"], NEVER | JOB_FILE),
+    "show": (["show", "over"], NEVER),
     "runs": (["runs", "--json"], NEVER | JOB_FILE),
 }
 """How a command is started, and what must not be imported by it."""

@@ -133,6 +133,12 @@ def test_a_run_that_goes_on_is_told_of_up_to_now() -> None:
     ]
 
 
+def test_a_checkpoint_that_is_only_known_from_the_next_start_may_tell_when_it_was_saved() -> None:
+    story = Story().attempt(0).step(0, chosen=None).saved((10, 100)).fails(30).step(30, chosen=200)
+    story.events[-2].fields["saved"] = stamp(25)  # type: ignore[index]
+    assert shown(story.succeeds(40).course())[:2] == [("computing", 0, 25), ("lost", 25, 30)]
+
+
 def test_a_checkpoint_of_the_last_step_that_was_heard_of_loses_nothing() -> None:
     story = Story().attempt(0).step(0, chosen=None).saved((10, 100)).fails(30, at_step=199)
     assert shown(story.step(30, chosen=200).succeeds(40).course()) == [("computing", 0, 40)]
