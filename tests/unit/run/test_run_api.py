@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-PUBLIC = {"Run", "Slurm", "load", "render", "submit"}
+PUBLIC = {"Run", "Slurm", "costs", "load", "render", "submit"}
 
 
 def test_the_public_names_are_these_and_all_can_be_had() -> None:
