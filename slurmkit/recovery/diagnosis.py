@@ -11,6 +11,7 @@ from slurmkit.recovery import seen as seen_of
 from slurmkit.recovery.causes import of_kind, recognise
 from slurmkit.recovery.diagnosis_kinds import KINDS
 from slurmkit.recovery.diagnosis_words import (
+    CUT,
     ENDED,
     FROM_OUTSIDE,
     HELD,
@@ -287,11 +288,19 @@ def _by_end(evidence: Evidence) -> Diagnosis | None:
         by = f" ({evidence.cancelled_by})" if evidence.cancelled_by else ""
         return Diagnosis("killed", f"somebody cancelled the step{by}")
     if job_exit is not None and not job_exit.is_success:
-        ended = end_in_words(job_exit.code, job_exit.signal)
-        return Diagnosis(_kind_of(job_exit.status), f"the job ended: {ended}")
+        return _of_job(job_exit)
     is_killed = evidence.exit_code is not None and _kind_of(evidence.exit_code) == "killed"
     sentence = f"the step ended: {end_in_words(evidence.exit_code, None)}"
     return Diagnosis("killed", sentence) if is_killed else None
+
+
+def _of_job(job_exit: ExitCode) -> Diagnosis:
+    """The end of a job as accounting has it. Of a script's exit code 137, Slurm makes `9:0`."""
+    ended = end_in_words(job_exit.code, job_exit.signal)
+    if job_exit.code in CUT and not job_exit.signal:
+        whole = job_exit.code + 128
+        return Diagnosis("killed", f"the job ended: {ended}, which is what Slurm makes of {whole}, too")
+    return Diagnosis(_kind_of(job_exit.status), f"the job ended: {ended}")
 
 
 def _kind_of(status: int) -> str:
@@ -360,13 +369,13 @@ def from_accounting(
         step.state for step in job.steps if step.id.step.isdigit() or step.state.name == "OUT_OF_MEMORY"
     ]
     worst = max(states, key=lambda state: state.severity, default=None)
-    user = job.cancelled_by
+    user, job_exit = job.cancelled_by, job.exit_code
     return Evidence(
-        exit_code=job.exit_code.status if job.exit_code and job.state.is_final else None,
+        exit_code=job_exit.status if job_exit and job.state.is_final else None,
         step_state=None if worst is None or worst.name == "COMPLETED" else worst.name,
         job_state=str(job.state),
         job_reason=job.reason,
-        job_exit=job.exit_code,
+        job_exit=job_exit,
         cancelled_by=None if user is None else user_name(user),
         cancel_requested=cancel_requested,
         nodes_down=nodes_down,

@@ -32,6 +32,8 @@ WHY: Mapping[str, str] = {
 IN_QUEUE = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REVOKED"})
 """States of a job that starts again, here or (REVOKED) on another cluster of the federation."""
 FROM_OUTSIDE = frozenset({signal.SIGKILL, *TOLD_TO_END})
+CUT = frozenset({signal.SIGKILL, signal.SIGTERM})
+"""Exit codes of jobs in accounting that more likely were a shell's 128 + signal."""
 RELEASE = "`scontrol release JOB` lets it start, once the reason for the hold is gone"
 HELD: Mapping[str, str] = {
     "launchfailedrequeuedheld": "a node failed to launch it; look at the node, then `scontrol release JOB`",

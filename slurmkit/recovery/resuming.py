@@ -77,12 +77,15 @@ def note_choice(setting: Setting, number: int, choice: Choice) -> None:
         checkpoint=str(chosen.path) if chosen else None,
         at_step=chosen.step if chosen else None,
         layout=chosen.layout if chosen else None,
+        saved=chosen.verdict.saved if chosen else None,
         refused=[
             {"checkpoint": str(one.path), "state": one.verdict.state, "reason": one.verdict.reason}
             for one in choice.refused
         ]
         or None,
     )
+    for warning in choice.warnings:
+        report.say(warning)
     for one in choice.refused:
         report.say(f"{one.path} is not resumed from: {one.verdict.state}, {one.verdict.reason}")
     if chosen:

@@ -20,6 +20,7 @@ from slurmkit.recovery.lookout import Lookout
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
 from slurmkit.recovery.rendezvous import claim_port, own_address
 from slurmkit.recovery.saving import Saving
+from slurmkit.recovery.summary import measured
 from slurmkit.recovery.watching import watch
 from slurmkit.slurm import process
 from slurmkit.slurm.environment import strip
@@ -59,6 +60,8 @@ class StepEnd(NamedTuple):
     """Whether the agent ended it as its time was nearly over, or it left with a checkpoint when asked."""
     at_step: int | None = None
     """The lowest step of the ranks heard."""
+    measured: Mapping[str, float | None] = MappingProxyType({})
+    """Since when the ranks computed, and how long they saved."""
     newest: Checkpoint | None = None
     """The newest complete checkpoint that was seen."""
     is_stuck: bool = False
@@ -280,6 +283,7 @@ def _end(seen: Watched, exits: Sequence[RankExit], monitor: Monitor, *, hung: Hu
     return StepEnd(
         status=status,
         at_step=monitor.tally.lowest_step(),
+        measured=measured(monitor.tally),
         received=seen.received,
         said=tuple(seen.said),
         exits=exits,
@@ -297,6 +301,7 @@ def _tell_end(setting: Setting, number: int, end: StepEnd, port: str, log_of: Lo
         port_taken=end.is_port_taken or None,
         received=[signal.Signals(one).name for one in end.received] or None,
         at_step=end.at_step,
+        **end.measured,
         hung=bool(end.hung) or None,
         first_failure=report.as_fields(end.first_failure, end.said),
         ranks_failed=sum(others(end.exits, end.first_failure)) if end.first_failure else None,
