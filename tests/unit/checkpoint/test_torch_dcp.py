@@ -207,6 +207,8 @@ def test_an_object_in_a_form_of_the_program_s_own_is_measured_only(tmp_path: Pat
     assert judge(tmp_path / "a", deep=True)[0] == "complete"
     one_item(tmp_path / "b", b"whatever")
     assert judge(tmp_path / "b")[0] == "damaged"
+    one_item(tmp_path / "c", bytes(20), objects=True)
+    assert judge(tmp_path / "c") == ("damaged", "__0_0.distcp from byte 0 on holds nothing but zeros")
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../other/__0_0.distcp", "a/../../x", "a\0b"])
@@ -296,7 +298,8 @@ def test_names_tell_the_step() -> None:
 def test_a_default_look_reads_a_bounded_part_of_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = torchlike.write_dcp(tmp_path / "a", ranks=200, items=3)
+    folder = torchlike.write_dcp(tmp_path / "a", ranks=100, items=3)
+    monkeypatch.setattr(torch_dcp, "SPOTS", 32)
     looked: list[str] = []
     inner = torch_dcp._check_items
 
@@ -306,4 +309,4 @@ def test_a_default_look_reads_a_bounded_part_of_many_files(
 
     monkeypatch.setattr(torch_dcp, "_check_items", counted)
     assert torch_dcp.verify(folder, False).state == "complete"
-    assert len(looked) == 2 * torch_dcp.SPOTS
+    assert len(looked) == 2 * 32
