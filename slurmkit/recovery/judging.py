@@ -11,7 +11,7 @@ from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.diagnosis import diagnose
 from slurmkit.recovery.evidence import of_attempt, of_step, unexplained
 from slurmkit.recovery.past import past
-from slurmkit.recovery.policy import Decision, decide, retry_of
+from slurmkit.recovery.policy import NEVER, Decision, decide, retry_of
 from slurmkit.run import events
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def judge(
         chance=random.random(),  # noqa: S311 - it spreads jobs that failed together; it keeps no secret
         can_restart=signal.SIGTERM not in evidence.received,
     )
+    if retry is NEVER and decision.action == "stop" and diagnosis.transient:
+        why = "no second start is asked for: the job file has neither [checkpoint] nor [retry]"
+        decision = decision._replace(reason=f"{diagnosis.sentence}; {why}")
     return diagnosis, decision
 
 

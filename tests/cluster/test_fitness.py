@@ -104,7 +104,8 @@ def test_what_is_not_asked_for_is_not_checked(site: Site) -> None:
 
 def test_where_checkpoints_cannot_be_written_no_node_is_fit(site: Site) -> None:
     (site.work / "plain").write_text("")
-    run, (found,) = checked(site, code=1, more='checkpoint.path = "plain/checkpoints"\n')
+    more = 'checkpoint.path = "plain/checkpoints"\nretry.requeues = 0\n'
+    run, (found,) = checked(site, code=1, more=more)
     assert [unfit["node"] for unfit in found["unfit"]] == ["n1", "n2"]
     assert all("plain/checkpoints" in unfit["reasons"][0] for unfit in found["unfit"])
     assert ranks.printed(site, run) == []
