@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.errors import AccountingOff, JobUnknown, Refused, Unreachable
+from slurmkit.recovery.diagnosis import diagnose, from_accounting
 from slurmkit.slurm.clock import SystemClock
 from slurmkit.slurm.commands import Commands
 from slurmkit.slurm.exitcode import ExitCode
@@ -420,6 +421,7 @@ def test_a_cluster_without_accounting_is_told_from_one_that_is_down(
 def test_a_job_over_its_time_is_a_timeout(slurm: Commands, jobs: dict[str, JobId]) -> None:
     (record,) = ended(slurm, jobs["TIMEOUT"])
     assert (record.state.name, record.time_limit) == ("TIMEOUT", timedelta(minutes=1))
+    assert diagnose(from_accounting(record)).kind == "time-limit"
     # Of the step Slurm says either, as the end of the script or the word of the limit comes first (trap 017).
     batch = {step.id.step: step.state.name for step in record.steps}["batch"]
     assert batch in {"CANCELLED", "TIMEOUT"}
