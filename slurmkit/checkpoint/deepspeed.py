@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.checkpoint import pieces
 from slurmkit.checkpoint.layout import Layout, Verdict
-from slurmkit.checkpoint.names import is_temporary, step_in
+from slurmkit.checkpoint.names import is_temporary, numbered, step_in
 from slurmkit.checkpoint.trackers import Tracker
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 TRACKER = "latest"
 UNIVERSAL_TRACKER = "latest_universal"
-_NAME = re.compile(r"global_step(\d+)(?:_universal)?")
+step_of = numbered(r"global_step(\d+)(?:_universal)?")
+"""The number of `global_step<n>` or of its universal form."""
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt")
 _OPTIMIZER = re.compile(r"((?:bf16_|fp16_)?)zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt")
 _REST = re.compile(r".*[_-](?:model|optim)_states\.pt")
@@ -35,12 +36,6 @@ class _Told(NamedTuple):
     step: int | None
     partitioned: bool
     """Whether every rank has a file of the optimizer (ZeRO)."""
-
-
-def step_of(name: str) -> int | None:
-    """The number of `global_step<n>` or of its universal form."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @pieces.from_outside

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.checkpoint import deepspeed, pieces
 from slurmkit.checkpoint.layout import Layout, Verdict
+from slurmkit.checkpoint.names import numbered
 from slurmkit.checkpoint.pieces import Piece
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 STATE = "trainer_state.json"
 BEING_WRITTEN = "checkpoint-is-incomplete.txt"
 """Stands in a checkpoint that is made at a SIGTERM until it is whole."""
-_NAME = re.compile(r"checkpoint-(\d+)")
+step_of = numbered(r"checkpoint-(\d+)")
+"""The number of `checkpoint-<step>`."""
 _MODEL = ("model", "pytorch_model", "adapter_model", "pytorch_model_fsdp")
 _SHARDED = re.compile(r"(pytorch_model_fsdp|optimizer)_\d+")
 _RANDOM = re.compile(r"rng_state_(\d+)\.pth")
@@ -54,12 +56,6 @@ class _Found(NamedTuple):
         optimizer = "" if self.optimizer or self.engine else "; the optimizer is not in it (save_only_model)"
         ranks = f" of {len(self.random)} ranks" if len(self.random) > 1 else ""
         return f"all files{ranks} are whole, and {STATE} says step {step:,}{optimizer}"
-
-
-def step_of(name: str) -> int | None:
-    """The number of `checkpoint-<step>`."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @pieces.from_outside

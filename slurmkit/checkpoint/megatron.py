@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.checkpoint import pickles, pieces, torch_dcp, zips
 from slurmkit.checkpoint.layout import Layout, Verdict
+from slurmkit.checkpoint.names import numbered
 from slurmkit.checkpoint.pieces import Piece
 from slurmkit.checkpoint.trackers import Tracker
 
@@ -27,18 +28,13 @@ METADATA = "metadata.json"
 COMMON = "common.pt"
 INTEGRITY = "integrity.json"
 RELEASE = "release"
-_NAME = re.compile(r"iter_(\d{7,})")
+step_of = numbered(r"iter_(\d{7,})")
+"""The number of `iter_<iteration>`."""
 _PART = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?")
 _MODELS = ("model_optim_rng.pt", "model_rng.pt")
 _SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size")
 _OF_MEGATRON = b"mcore_data"
 """Stands in the `.metadata` of the format torch_dist, and in that of no other."""
-
-
-def step_of(name: str) -> int | None:
-    """The number of `iter_<iteration>`."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @pieces.from_outside

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SUFFIX = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|tar|pkl)(?:\.tar)?$", re.IGNORECASE)
 _VERSION = re.compile(r"-v\d+$")
@@ -30,6 +34,17 @@ def step_in(name: str) -> int | None:
     if len(numbers) != 1 or _NO_STEP.search(stem[: numbers[0].start()]):
         return None
     return int(numbers[0].group())
+
+
+def numbered(pattern: str) -> Callable[[str], int | None]:
+    """Reads the step out of names of one form, as the pattern's first group; other names tell none."""
+    form = re.compile(pattern)
+
+    def step_of(name: str) -> int | None:
+        found = form.fullmatch(name)
+        return int(found[1]) if found else None
+
+    return step_of
 
 
 def is_temporary(name: str) -> bool:

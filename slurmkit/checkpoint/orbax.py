@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.checkpoint import ocdbt, pieces, zarr
 from slurmkit.checkpoint.layout import Layout, Verdict
+from slurmkit.checkpoint.names import numbered
 from slurmkit.checkpoint.pieces import Piece
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 METADATA = "_CHECKPOINT_METADATA"
 TEMPORARY = ".orbax-checkpoint-tmp"
 COMMITTED = "commit_success.txt"
-_NAME = re.compile(r"(?:.*_)?(\d+)")
+step_of = numbered(r"(?:.*_)?(\d+)")
+"""The number of `<step>` or `<prefix>_<step>`."""
 _ARRAYS = "array_metadatas"
 _TREE = frozenset({"_METADATA", "_sharding", "manifest.ocdbt", _ARRAYS})
 """What stands in the directory of an item of arrays."""
@@ -28,12 +29,6 @@ _NEEDED = {
     "PyTreeCheckpointHandler": "_METADATA",
 }
 """What there must be, by what wrote the item."""
-
-
-def step_of(name: str) -> int | None:
-    """The number of `<step>` or `<prefix>_<step>`."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @pieces.from_outside

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from slurmkit.checkpoint import pieces, safetensors, torch_dcp
 from slurmkit.checkpoint.layout import Layout
+from slurmkit.checkpoint.names import numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmkit.checkpoint.layout import Verdict
 
-_NAME = re.compile(r"step-(\d+)")
+step_of = numbered(r"step-(\d+)")
+"""The number of `step-<n>`."""
 _INDEX = "model.safetensors.index.json"
-
-
-def step_of(name: str) -> int | None:
-    """The number of `step-<n>`."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @pieces.from_outside

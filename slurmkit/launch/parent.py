@@ -28,6 +28,8 @@ else:
 CANNOT_LAUNCH = 125
 PORT_TAKEN = 98
 STDERR = 2
+LOOK_AT_PARENT = 1000
+"""Milliseconds between two looks at whether slurmstepd is there."""
 FULL_PIPE = 1 << 20
 """No pipe holds more: what is left in it after the program's end is read up to here."""
 
@@ -226,12 +228,21 @@ def _handle(
 
 
 def _attend(child: int, source: int, wakeup: int, kept: record.Tail) -> int:
-    """Copy stderr until the program has ended; its wait status."""
+    """Copy stderr until the program has ended; its wait status.
+
+    Without its slurmstepd it is out of Slurm's reach: no limit, no cancel and no time limit ends it any more,
+    and it holds what the next start needs. It is killed then.
+    """
+    slurmstepd = os.getppid()
     ready = select.poll()
     ready.register(source, select.POLLIN)
     ready.register(wakeup, select.POLLIN)
     while True:
-        for descriptor, _ in ready.poll():
+        if slurmstepd and os.getppid() != slurmstepd:
+            slurmstepd = 0
+            _say("the slurmstepd of this task is gone: the program is killed", kept)
+            _pass_on(child, signal.SIGKILL)
+        for descriptor, _ in ready.poll(LOOK_AT_PARENT):
             if descriptor == source:
                 data = os.read(source, 65536)
                 if not data:

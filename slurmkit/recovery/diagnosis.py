@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.exitcode import ExitCode
     from slurmkit.slurm.records import Job
 
+FULL = "No space left on device"
 DO_NOT_REQUEUE = 93
 """NVIDIA's resiliency extension leaves with it where another start has no use."""
 
@@ -72,6 +73,8 @@ class Evidence(NamedTuple):
     at_step: int | None = None
     total: int | None = None
     checkpoint_step: int | None = None
+    has_run: bool = False
+    """Whether an earlier start of this attempt got its ranks going: what they need is there."""
     setup_failed: str | None = None
     """Where the environment or the launch failed before any rank ran: the error."""
     restart_lost: bool = False
@@ -216,6 +219,8 @@ def _by_nodes(evidence: Evidence) -> Diagnosis | None:
     is_of_job = (first is None or first.was_told) and not evidence.hung and not _is_step_cancelled(evidence)
     if evidence.told == signal.SIGTERM and is_of_job:
         return Diagnosis("preempted", "Slurm told the ranks to end: a preemption, with time to save")
+    if evidence.unfit and all(any(FULL in reason for reason in told) for told in evidence.unfit.values()):
+        return Diagnosis("disk-full", "the disk of the checkpoints is full: no node can write there")
     if evidence.unfit:
         why = "; ".join(f"{node}: {', '.join(reasons)}" for node, reasons in evidence.unfit.items())
         return Diagnosis("node-unfit", f"unfit for the step: {why}", nodes=tuple(evidence.unfit))
@@ -258,7 +263,8 @@ def _by_cause(evidence: Evidence) -> Diagnosis | None:
         return None
     kind = OF_A_CAUSE.get(cause.kind, "crashed")
     of_srun = " ".join(evidence.srun_lines)
-    if cause.kind == "launch-failed" and not (evidence.first_failure is None and PASSES.search(of_srun)):
+    passes = evidence.first_failure is None and (evidence.has_run or PASSES.search(of_srun))
+    if cause.kind == "launch-failed" and not passes:
         kind = "setup-failed"
     if cause.kind in AT_FIRST and evidence.at_step is not None:
         kind = "crashed"

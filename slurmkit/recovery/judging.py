@@ -6,15 +6,19 @@ import random
 import signal
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import SlurmkitError
+from slurmkit.errors import SlurmError, SlurmkitError
 from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.diagnosis import diagnose
 from slurmkit.recovery.evidence import of_attempt, of_step, unexplained
+from slurmkit.recovery.limit import pool
 from slurmkit.recovery.past import past
 from slurmkit.recovery.policy import NEVER, Decision, decide, retry_of
+from slurmkit.recovery.requeue import more_memory
 from slurmkit.run import events
+from slurmkit.slurm.ids import JobId
 
 if TYPE_CHECKING:
+    from slurmkit.checkpoint.choice import Checkpoint
     from slurmkit.recovery.diagnosis import Diagnosis, Evidence
     from slurmkit.recovery.setting import Setting
     from slurmkit.recovery.start import StepEnd
@@ -23,16 +27,22 @@ if TYPE_CHECKING:
 
 def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     """Why the step ended and what is done about it, both written down."""
-    saved = checkpoint_step(setting)
-    evidence = of_step(setting, end, saved)
+    number, found = course.started - 1, newest(setting)
+    if found is not None and end.has_begun and not resuming.is_same(found, end.newest):
+        resuming.note_complete(setting, number, found)  # saved since the last look
+    saved = found.step if found else None
+    evidence = of_step(setting, end, saved)._replace(has_run=course.has_run)
     gone = {*course.without, *evidence.nodes_down, *evidence.unfit}
     # Where Slurm does not come to an end with this step, no node has room for another: but for one that died.
     is_full = end.is_stuck and not evidence.nodes_down
     left = tuple(node for node in setting.attempt.nodes if node not in gone and not is_full)
     course.diagnosis, decision = judge(setting, evidence, left, saved)
     if decision.action != "done":  # of work that is done there is nothing to explain
-        note(setting, course.diagnosis, decision, evidence, number=course.started - 1)
+        note(setting, course.diagnosis, decision, evidence, number=number)
+    course.has_run = course.has_run or end.has_begun
     if decision.action == "restart":
+        if course.diagnosis.kind == "launch-failed":
+            end_old_steps(setting)
         size = step.world_size(setting.spec, setting.attempt, setting.environ)
         if size is not None and len(end.exits) < size:
             # A rank that left no record may be at work still: the check ends it.
@@ -41,12 +51,24 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     return decision
 
 
+def end_old_steps(setting: Setting) -> None:
+    """End what Slurm still takes for a step of this job: after an outage it may not know of its end."""
+    try:
+        ended = setting.connect().end_steps(JobId.parse(setting.attempt.job_id))
+    except SlurmError as error:
+        report.say(f"steps of earlier starts could not be ended: {error.what}")
+        return
+    if ended:
+        report.say(f"steps that Slurm still had are ended: {', '.join(ended)}")
+
+
 def past_allows(setting: Setting) -> Decision | None:
     """Explain an earlier attempt that ended without a word; what stops the run because of it, if anything."""
     earlier = unexplained(setting)
     if earlier is None:
         return None
-    saved = checkpoint_step(setting)
+    found = newest(setting)
+    saved = found.step if found else None
     evidence = of_attempt(setting, earlier, saved)
     diagnosis, decision = judge(setting, evidence, setting.attempt.nodes, saved)
     if decision.action not in {"stop", "done"}:
@@ -70,21 +92,25 @@ def judge(
         checkpoint_step=saved,
         chance=random.random(),  # noqa: S311 - it spreads jobs that failed together; it keeps no secret
         can_restart=signal.SIGTERM not in evidence.received,
+        pool=pool(setting) if diagnosis.nodes or diagnosis.host else None,
     )
+    if decision.memory and not more_memory(setting.spec, decision.memory):
+        why = "the job file asks for no memory that could be raised: add `mem` to [resources]"
+        decision = Decision("stop", f"{diagnosis.sentence}; {why}")
     if retry is NEVER and decision.action == "stop" and diagnosis.transient:
         why = "no second start is asked for: the job file has neither [checkpoint] nor [retry]"
         decision = decision._replace(reason=f"{diagnosis.sentence}; {why}")
     return diagnosis, decision
 
 
-def checkpoint_step(setting: Setting) -> int | None:
-    """The step of the newest complete checkpoint; None where there is none."""
+def newest(setting: Setting) -> Checkpoint | None:
+    """The newest complete checkpoint; None where there is none."""
     try:
         size = step.world_size(setting.spec, setting.attempt, setting.environ)
         choice = resuming.newest(setting, size)
     except SlurmkitError:
         return None
-    return choice.chosen.step if choice and choice.chosen else None
+    return choice.chosen if choice else None
 
 
 def note(

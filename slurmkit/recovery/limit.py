@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import AccountingOff, SlurmError
+from slurmkit.errors import SlurmError
 from slurmkit.slurm.ids import JobId
 
 if TYPE_CHECKING:
@@ -54,9 +54,18 @@ def recorded_job(setting: Setting, restart: int | None = None) -> Job | None:
     wanted = setting.attempt.restart if restart is None else restart
     try:
         jobs = setting.connect().accounting([JobId.parse(setting.attempt.job_id)], duplicates=True)
-    except (AccountingOff, SlurmError):
+    except SlurmError:
         return None
     return next((job for job in jobs if job.restarts == wanted), None)
+
+
+def pool(setting: Setting) -> int | None:
+    """How many nodes the job could get: those of its partition; None where Slurm does not tell."""
+    try:
+        found = {one.name: len(one.nodes) for one in setting.connect().partitions()}
+    except SlurmError:
+        return None
+    return found.get(setting.environ.get("SLURM_JOB_PARTITION", ""))
 
 
 def nodes_down(setting: Setting) -> tuple[str, ...]:

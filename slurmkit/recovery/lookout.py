@@ -57,6 +57,16 @@ class Lookout:
             self._thread.start()
         return found
 
+    def last(self, within: float) -> Look | None:
+        """The result of the look that is under way, if it ends within so many seconds."""
+        if self._thread is None:
+            return None
+        self._thread.join(within)
+        try:
+            return self._found.get_nowait()
+        except Empty:
+            return None
+
     def _run(self) -> None:
         began = self._clock.monotonic()
         found = self._look()

@@ -34,9 +34,9 @@ class Past(NamedTuple):
 
     failures: tuple[Failure, ...] = ()
     restarts: int = 0
-    """In place, in this attempt."""
+    """In place, in this attempt, since the last progress."""
     requeues: int = 0
-    """Requeues and resubmits of the run, of whatever reason."""
+    """Requeues and resubmits of the run, of whatever reason, since the last progress."""
     best_checkpoint: int | None = None
     has_saved: bool = False
     """Whether a checkpoint has become complete since the last failure, whatever its step."""
@@ -75,8 +75,11 @@ def past(events: Iterable[Event], *, attempt: str | None) -> Past:
                     facts["has_saved"] = False
             case "checkpoint-complete":
                 facts["has_saved"] = True
-                steps = (facts["best_checkpoint"], event.number("at_step"))
-                facts["best_checkpoint"] = max((step for step in steps if step is not None), default=None)
+                step, best = event.number("at_step"), facts["best_checkpoint"]
+                if step is None or best is None or step > best:
+                    # A run that comes on may be started as often as it takes.
+                    facts |= {"restarts": 0, "best_checkpoint": best if step is None else step}
+                    moved.clear()
     now = told[-1].time.timestamp() if told else 0.0
     return Past(
         failures=tuple(failures),

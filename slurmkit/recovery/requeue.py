@@ -6,13 +6,17 @@ Whatever becomes of Slurm's answers, nothing is done twice; nodes are excluded w
 from __future__ import annotations
 
 import signal
+from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import Refused, SlurmError, SlurmkitError
 from slurmkit.recovery import report
 from slurmkit.recovery.limit import end_of_job, live_job
-from slurmkit.run.resubmit import resubmit
+from slurmkit.recovery.policy import retry_of
+from slurmkit.run import events
+from slurmkit.run.resubmit import resubmit, waiting_for_lock
+from slurmkit.run.suspects import bad_nodes
 from slurmkit.slurm.ids import JobId
 from slurmkit.spec.units import format_memory, parse_memory
 
@@ -36,31 +40,44 @@ BEFORE_END = 3.0
 
 def move_on(setting: Setting, decision: Decision) -> None:
     """Have the run start in another allocation; what Slurm does not take is left to the supervisor."""
-    # Slurm 22.05 loses count of the GPUs of a job that is requeued after it has lost a node.
-    has_lost_a_node = (job := live_job(setting)) is not None and 0 < len(job.nodes) < len(
-        setting.attempt.nodes
-    )
-    if (
+    is_moved = (
         decision.action == "requeue"
-        and not has_lost_a_node
-        and requeue(setting, exclude=decision.without, until=_last_moment(setting))
-    ):
+        and not has_lost_a_node(setting)
+        and requeue(setting, exclude=decision.without, delay=decision.delay, until=_last_moment(setting))
+    )
+    if is_moved:
         return
-    memory = more_memory(setting.spec, decision.memory) if decision.memory else {}
+    options = more_memory(setting.spec, decision.memory) if decision.memory else {}
+    if decision.delay >= 1:
+        options["begin"] = f"now+{decision.delay:.0f}"
     try:
-        made = resubmit(
-            setting.paths,
-            slurm=setting.connect(),
-            clock=setting.clock,
-            by="agent",
-            instead_of=setting.attempt.job_id,
-            exclude=decision.without,
-            options=memory,
-        )
+        with waiting_for_lock(setting.paths, setting.clock):
+            made = resubmit(
+                setting.paths,
+                slurm=setting.connect(),
+                clock=setting.clock,
+                by="agent",
+                instead_of=setting.attempt.job_id,
+                exclude=excluded(setting, decision),
+                options=options,
+            )
     except SlurmkitError as error:
         report.say(f"{error}\n  the run is left to the supervisor: slurmkit supervise, or slurmkit resume")
         return
     report.say(f"the run goes on as job {made.id}")
+
+
+def has_lost_a_node(setting: Setting) -> bool:
+    """Whether the job has fewer nodes than at its start: Slurm 22.05 loses count of its GPUs at a requeue."""
+    job = live_job(setting)
+    return job is not None and 0 < len(job.nodes) < len(setting.attempt.nodes)
+
+
+def excluded(setting: Setting, decision: Decision) -> tuple[str, ...]:
+    """The nodes that a new job must not have: a requeued one would remember those of earlier decisions."""
+    earlier = bad_nodes(events.read(setting.paths), now=setting.clock.now().timestamp())
+    is_wanted = retry_of(setting.spec).exclude_bad_nodes
+    return tuple(dict.fromkeys((*decision.without, *(earlier if is_wanted else ()))))
 
 
 def _last_moment(setting: Setting) -> float:
@@ -80,11 +97,12 @@ def more_memory(spec: JobSpec, factor: float) -> dict[str, str]:
     return {}
 
 
-def requeue(setting: Setting, *, exclude: Sequence[str], until: float) -> bool:
+def requeue(setting: Setting, *, exclude: Sequence[str], until: float, delay: float = 0.0) -> bool:
     """Have Slurm requeue this job, without some nodes; whether it did, `until` that moment at the latest.
 
-    With nodes to exclude it is held first: their list can be set only while the job waits. The intent is on
-    disk before, so that a supervisor finishes what is cut short.
+    It starts after `delay` seconds, or when Slurm lets a requeued job start, if that is later. With nodes to
+    exclude it is held first: their list can be set only while the job waits. The intent is on disk before, so
+    that a supervisor finishes what is cut short.
     """
     job = JobId.parse(setting.attempt.job_id)
     setting.note(
@@ -113,6 +131,8 @@ def requeue(setting: Setting, *, exclude: Sequence[str], until: float) -> bool:
         pause = min(2 * pause, LONGEST_PAUSE)
     if exclude:
         _exclude_and_release(slurm, job, exclude)
+    if delay >= 1:
+        _put_off(setting, slurm, job, delay)
     setting.note("requeued", job_id=setting.attempt.job_id)
     return True
 
@@ -136,6 +156,18 @@ def _is_requeued(setting: Setting) -> bool:
     """Whether Slurm has the job for another start already."""
     job = live_job(setting)
     return job is not None and job.restarts is not None and job.restarts > setting.attempt.restart
+
+
+def _put_off(setting: Setting, slurm: Slurm, job: JobId, delay: float) -> None:
+    """Have the job start later; a start that Slurm itself has put off further stays."""
+    live = live_job(setting)
+    begin = setting.clock.now() + timedelta(seconds=delay)
+    if live is not None and live.eligible_time is not None and live.eligible_time >= begin:
+        return
+    try:
+        slurm.update(job, {"StartTime": f"now+{delay:.0f}"})
+    except SlurmError as error:
+        report.say(f"the start could not be put off by {delay:.0f} s: {error.what}")
 
 
 def _exclude_and_release(slurm: Slurm, job: JobId, exclude: Sequence[str]) -> None:

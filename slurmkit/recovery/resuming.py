@@ -96,6 +96,25 @@ def note_choice(setting: Setting, number: int, choice: Choice) -> None:
         report.say("there is no complete checkpoint: the program starts from its beginning AGAIN")
 
 
+def note_complete(setting: Setting, number: int, found: Checkpoint) -> None:
+    """Write down that a new checkpoint is complete."""
+    setting.note(
+        "checkpoint-complete",
+        step=number,
+        checkpoint=str(found.path),
+        at_step=found.step,
+        layout=found.layout,
+        saved=found.verdict.saved,
+    )
+
+
+def is_same(one: Checkpoint, other: Checkpoint | None) -> bool:
+    """Whether two looks have seen the same save."""
+    if other is None:
+        return False
+    return (one.path, one.step, one.verdict.saved) == (other.path, other.step, other.verdict.saved)
+
+
 def resuming(spec: JobSpec, chosen: Checkpoint | None) -> JobSpec:
     """The job whose command resumes from a checkpoint: `[checkpoint] resume` stands behind it."""
     if chosen is None or spec.checkpoint is None or not spec.checkpoint.resume:

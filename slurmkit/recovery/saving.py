@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmkit.errors import SlurmkitError
 from slurmkit.launch.files import write_atomically
 from slurmkit.launch.request import number_of
-from slurmkit.recovery import report, step
+from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.limit import KILL_WAIT, end_of_job, kill_wait
 from slurmkit.slurm import process
 from slurmkit.slurm.environment import strip
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MARGIN = 15.0
 """Seconds, at most, that are kept back for ending the step and for the requeue."""
 SEND_WITHIN = 20.0
+LAST_LOOK = 2.0
+"""Seconds that the next start may have to wait for a slow disk."""
 
 
 class Asked(NamedTuple):
@@ -93,6 +95,11 @@ class Saving:
         self.is_over = self.has_saved or now >= self.asked.until
         return self.is_over
 
+    def close(self) -> None:
+        """Write down what the last look finds, which may have removed checkpoints."""
+        if self.lookout is not None and (found := self.lookout.last(LAST_LOOK)) is not None:
+            self._take(found)
+
     def _consider(self, seen: Watched, now: float) -> None:
         """Ask for a checkpoint where the time is nearly over, or Slurm has begun to end the step."""
         if signal.SIGTERM in seen.received:
@@ -147,21 +154,10 @@ class Saving:
         for path in found.removed:
             self.setting.note("checkpoint-removed", checkpoint=str(path))
         one = found.newest
-        if one is None or (self.newest is not None and _same(one, self.newest)):
+        if one is None or resuming.is_same(one, self.newest):
             return
         self.newest = one
-        self.setting.note(
-            "checkpoint-complete",
-            step=self.number,
-            checkpoint=str(one.path),
-            at_step=one.step,
-            layout=one.layout,
-            saved=one.verdict.saved,
-        )
+        resuming.note_complete(self.setting, self.number, one)
         saved = one.verdict.saved
         if self.asked is not None and (saved is None or saved >= self.asked.at):
             self.has_saved = True
-
-
-def _same(one: Checkpoint, other: Checkpoint) -> bool:
-    return (one.path, one.step, one.verdict.saved) == (other.path, other.step, other.verdict.saved)

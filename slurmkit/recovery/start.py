@@ -64,6 +64,8 @@ class StepEnd(NamedTuple):
     """Since when the ranks computed, and how long they saved."""
     newest: Checkpoint | None = None
     """The newest complete checkpoint that was seen."""
+    has_begun: bool = False
+    """Whether a rank was started."""
     is_stuck: bool = False
     """Whether no other step can start in this allocation."""
     error: SlurmkitError | None = None
@@ -137,6 +139,7 @@ def run_step(
                 must_end=must_end,
                 attendant=saving,
             )
+    saving.close()
     exits = read_exits(paths.exit(this.name, number))
     end = _end(seen, exits, monitor, hung=hung[0] if hung else None)
     end = _completed(end, saving, partial(paths.rank_log, this.name), before)
@@ -287,6 +290,7 @@ def _end(seen: Watched, exits: Sequence[RankExit], monitor: Monitor, *, hung: Hu
         received=seen.received,
         said=tuple(seen.said),
         exits=exits,
+        has_begun=seen.has_begun,
         is_stuck=seen.is_stuck,
         first_failure=first,
         hung=hung,

@@ -31,6 +31,8 @@ class Course:
 
     started: int = 0
     """Starts of the step so far."""
+    has_run: bool = False
+    """Whether one of them got its ranks going."""
     without: tuple[str, ...] = ()
     """Nodes that are left out from now on."""
     fitness: Fitness | None = None

@@ -14,13 +14,14 @@ from slurmkit.recovery.diagnosis import Evidence, diagnose, from_accounting
 from slurmkit.recovery.judging import decided, diagnosed
 from slurmkit.recovery.past import past
 from slurmkit.recovery.policy import decide, retry_of
-from slurmkit.run import events, waiting
-from slurmkit.run.resubmit import locked, resubmit_locked
+from slurmkit.run import events, history, waiting
+from slurmkit.run.resubmit import locked, resubmit
 from slurmkit.run.survey import MARGIN, ask, open_dossier, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from slurmkit.recovery.diagnosis import Diagnosis
     from slurmkit.recovery.policy import Decision
     from slurmkit.run.events import Event
     from slurmkit.run.paths import RunPaths
@@ -40,8 +41,8 @@ class Outcome(NamedTuple):
 
     id: str
     action: str
-    """`adopted`, `submitted`, `released`, `stopped`, `done`; `busy`: another process decides; `left`;
-    `unseen`: Slurm did not tell how the run is; `failed`.
+    """`adopted`, `submitted`, `released`, `cancelled`, `stopped`, `done`; `busy`: another process decides;
+    `left`; `unseen`: Slurm did not tell how the run is; `failed`.
     """
     text: str
     exit_code: int = 0
@@ -103,7 +104,7 @@ def _is_unseen(state: RunState, sight: Sight) -> bool:
 
 
 def _needs_care(dossier: Dossier, state: RunState, sight: Sight | None) -> bool:
-    if state.state == "interrupted":
+    if state.state == "interrupted" or _without_agent(dossier, sight) is not None:
         return True
     if sight is None or state.state not in {"pending", "blocked"}:
         return False
@@ -113,6 +114,18 @@ def _needs_care(dossier: Dossier, state: RunState, sight: Sight | None) -> bool:
         for job in sight.jobs
         if job.state.is_pending
     )
+
+
+def _without_agent(dossier: Dossier, sight: Sight | None) -> Job | None:
+    """A job that has lost the node of its agent: with --no-kill Slurm lets it run on, to its time limit."""
+    attempt = dossier.history.attempt
+    if attempt is None or attempt.ended is not None or sight is None:
+        return None
+    for job in sight.jobs:
+        is_going = job.state.name == "RUNNING" and str(job.id) == attempt.job_id
+        if is_going and job.nodes and attempt.host and attempt.host not in job.nodes:
+            return job
+    return None
 
 
 def _attend(paths: RunPaths, slurm: Slurm, clock: Clock, chance: float) -> list[Outcome]:
@@ -126,15 +139,21 @@ def _attend(paths: RunPaths, slurm: Slurm, clock: Clock, chance: float) -> list[
             (state,) = settle([dossier], {paths.run_id: sight} if sight else {}, clock.now())
             if sight is not None and _is_unseen(state, sight):
                 return [Outcome(paths.run_id, "unseen", f"could not be observed: {state.reason}", 3)]
-            case = _Case(open_dossier(paths), state, slurm, clock, chance)
-            if state.state == "interrupted":
-                return [_carry_on(case)]
-            jobs = sight.jobs if sight else ()
-            return [done for job in jobs if job.state.is_pending for done in _let_go(case, job)]
+            return _care_for(_Case(open_dossier(paths), state, slurm, clock, chance), sight)
     except SlurmError as error:
         return [Outcome(paths.run_id, "unseen", f"Slurm did not do it: {error.what}", 3)]
     except (SlurmkitError, OSError) as error:
         return [Outcome(paths.run_id, "failed", str(error), getattr(error, "exit_code", 1))]
+
+
+def _care_for(case: _Case, sight: Sight | None) -> list[Outcome]:
+    if case.state.state == "interrupted":
+        return [_carry_on(case)]
+    headless = _without_agent(case.dossier, sight)
+    if headless is not None:
+        return [_replace(case, headless)]
+    jobs = sight.jobs if sight else ()
+    return [done for job in jobs if job.state.is_pending for done in _let_go(case, job)]
 
 
 def _carry_on(case: _Case) -> Outcome:
@@ -145,20 +164,47 @@ def _carry_on(case: _Case) -> Outcome:
     live = case.slurm.jobs([job_id]) if job_id else []
     if any(not job.state.is_final for job in live):
         return case.outcome("left", f"job {job_id} is in the queue again")
-    told = events.read(case.paths)
     spec = load_resolved(case.paths.job_toml)
-    meant = _meant(told, case)
+    meant = _meant(events.read(case.paths), case)
     if meant is not None:
         return _submit(case, spec, meant.fields.get("without"), meant.fields.get("memory"), "as decided")
-    evidence = _evidence(case, spec, live)
+    diagnosis, decision = _decide(case, spec, _evidence(case, spec, live))
+    if decision.action == "leave":
+        return case.outcome("left", decision.reason)
+    if decision.action in ELSEWHERE:
+        return _submit(case, spec, decision.without, decision.memory, decision.reason)
+    return _end(case, diagnosis.kind, decision)
+
+
+def _replace(case: _Case, job: Job) -> Outcome:
+    """End a job that has lost its agent; once it is over, the run goes on as decided here."""
+    from slurmkit.spec import load_resolved
+
+    spec = load_resolved(case.paths.job_toml)
+    attempt = case.dossier.history.attempt
+    host = str(attempt.host) if attempt else ""
+    evidence = _evidence(case, spec, [])._replace(job_state=None, nodes_down=(host,), restart_lost=True)
+    diagnosis, decision = _decide(case, spec, evidence)
+    case.note("attempt-ended", {"reason": f"{host}, where its agent was, is gone", "next": history.REPLACED})
+    if decision.action not in ELSEWHERE:
+        ended = _end(case, diagnosis.kind, decision)
+        case.slurm.cancel([job.id])
+        return ended
+    case.slurm.cancel([job.id])
+    return case.outcome("cancelled", f"job {job.id} has lost its agent with {host}: {decision.reason}")
+
+
+def _decide(case: _Case, spec: JobSpec, evidence: Evidence) -> tuple[Diagnosis, Decision]:
+    """Why the job ended and what follows, both written down unless it is for somebody else to act."""
+    from slurmkit.spec.gres import node_count
+
     retry = retry_of(spec)
     diagnosis = diagnose(evidence, retry.stop_on)
-    from slurmkit.spec.gres import node_count
 
     attempt = case.dossier.history.attempt
     decision = decide(
         diagnosis,
-        past(told, attempt=attempt.name if attempt else None),
+        past(events.read(case.paths), attempt=attempt.name if attempt else None),
         retry,
         nodes=(),
         needed=node_count(spec.resources) or 1,
@@ -166,13 +212,10 @@ def _carry_on(case: _Case) -> Outcome:
         chance=case.chance,
         can_restart=False,
     )
-    if decision.action == "leave":
-        return case.outcome("left", decision.reason)
-    case.note("diagnosed", diagnosed(diagnosis, evidence))
-    case.note("decided", decided(decision))
-    if decision.action in ELSEWHERE:
-        return _submit(case, spec, decision.without, decision.memory, decision.reason)
-    return _end(case, diagnosis.kind, decision)
+    if decision.action != "leave":
+        case.note("diagnosed", diagnosed(diagnosis, evidence))
+        case.note("decided", decided(decision))
+    return diagnosis, decision
 
 
 def _meant(told: Sequence[Event], case: _Case) -> Event | None:
@@ -189,7 +232,7 @@ def _meant(told: Sequence[Event], case: _Case) -> Event | None:
 def _submit(case: _Case, spec: JobSpec, without: object, memory: object, why: str) -> Outcome:
     from slurmkit.recovery.requeue import more_memory
 
-    made = resubmit_locked(
+    made = resubmit(
         case.paths,
         slurm=case.slurm,
         clock=case.clock,

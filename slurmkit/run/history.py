@@ -19,6 +19,10 @@ USER = "user"
 """Who submits a run again by hand; others are `agent` and `supervisor`."""
 
 
+REPLACED = "replaced"
+"""What comes next for an attempt whose job is cancelled because it has lost its agent."""
+
+
 class Attempt(NamedTuple):
     """One start of the run by Slurm, as its agent wrote it down."""
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from slurmkit.run import ending, waiting
+from slurmkit.run.history import REPLACED
 from slurmkit.run.state import LISTING_GRACE, age, goes_on, interrupted
 from slurmkit.slurm.ids import TaskSet
 
@@ -71,9 +72,8 @@ def _ended(known: RunState, record: RunRecord | None, history: History, sight: S
     if intent is not None and sight.at - intent.time < REQUEUE_GRACE:
         return known._replace(state="pending", job_state=worst.state.name, reason="being requeued")
     meant = history.attempt.next if history.attempt else None
-    if worst.state.name not in NOT_INTERRUPTED or (
-        meant in {"requeue", "resubmit"} and worst.state.name != "CANCELLED"
-    ):
+    is_moving = meant in {"requeue", "resubmit"} and worst.state.name != "CANCELLED"
+    if worst.state.name not in NOT_INTERRUPTED or is_moving or meant == REPLACED:
         return interrupted(state, state.reason or "the job has ended before it was submitted again")
     return state
 

@@ -70,46 +70,21 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def resubmit(
-    paths: RunPaths,
-    *,
-    slurm: Slurm,
-    clock: Clock,
-    by: str,
-    instead_of: str | None,
-    exclude: Sequence[str] = (),
-    options: Mapping[str, str] | None = None,
-    resume_from: str | None = None,
-) -> Submitted:
-    """Submit the run again in the place of its job `instead_of`, under the run's lock.
-
-    `exclude` are nodes that must not be, besides the job file's own; `options` replace sbatch's for this
-    submit and the later ones (`mem`, with underscores). Where another process has submitted the run in the
-    meantime, that job's receipt comes back: whoever asks twice gets one job.
+@contextmanager
+def waiting_for_lock(paths: RunPaths, clock: Clock) -> Iterator[None]:
+    """Hold the run's lock, which another process may have for a while.
 
     Raises:
-        Refused: Slurm said no.
-        Unreachable: the request did not arrive.
-        AnswerLost: an earlier submit, or this one, may have made a job; or another process holds the lock.
-        UsageError: a user has cancelled the run; it is an array; its directory or job file is unusable.
-        JobFileError: the run's job file cannot be read.
+        AnswerLost: it has it for longer, and may submit the run meanwhile.
+        UsageError: the run directory cannot be written.
     """
     with locked(paths, clock=clock, patience=PATIENCE) as mine:
         if not mine:
             raise AnswerLost("another process is deciding about the run", where=str(paths.lock))
-        return resubmit_locked(
-            paths,
-            slurm=slurm,
-            clock=clock,
-            by=by,
-            instead_of=instead_of,
-            exclude=exclude,
-            options=options,
-            resume_from=resume_from,
-        )
+        yield
 
 
-def resubmit_locked(
+def resubmit(
     paths: RunPaths,
     *,
     slurm: Slurm,
@@ -121,7 +96,20 @@ def resubmit_locked(
     resume_from: str | None = None,
     is_new_spec: bool = False,
 ) -> Submitted:
-    """As `resubmit`, for those who hold the lock. `is_new_spec`: options of earlier submits do not count."""
+    """Submit the run again in the place of its job `instead_of`. The caller holds the run's lock.
+
+    `exclude` are nodes that must not be, besides the job file's own; `options` replace sbatch's for this
+    submit and the later ones (`mem`, with underscores), those of earlier ones being forgotten with
+    `is_new_spec`. Where another process has submitted the run in the meantime, that job's receipt comes back:
+    whoever asks twice gets one job.
+
+    Raises:
+        Refused: Slurm said no.
+        Unreachable: the request did not arrive.
+        AnswerLost: an earlier submit, or this one, may have made a job.
+        UsageError: a user has cancelled the run; it is an array; its directory or job file is unusable.
+        JobFileError: the run's job file cannot be read.
+    """
     told = settle_lost(paths, slurm, clock)
     if told.job_id != instead_of and told.job_id is not None:
         return _receipt_of(told)

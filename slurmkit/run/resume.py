@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmkit.errors import JobFailed, Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
 from slurmkit.run import history, record
-from slurmkit.run.resubmit import locked, resubmit_locked, settle_lost
+from slurmkit.run.resubmit import locked, resubmit, settle_lost
 from slurmkit.run.submit import recovers
 from slurmkit.run.survey import ask, open_dossier, settle
 
@@ -57,7 +57,7 @@ def resume(
         checkpoint = None if wanted is None else _checkpoint(dossier, spec, wanted)
         if overrides:
             _replace_job_file(dossier, spec)
-        made = resubmit_locked(
+        made = resubmit(
             paths,
             slurm=slurm,
             clock=clock,

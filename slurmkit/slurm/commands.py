@@ -152,6 +152,17 @@ class Commands:
             return ()
         return _parsed("squeue", lambda: tuple(expand(text.strip())))
 
+    def end_steps(self, job: JobId) -> tuple[str, ...]:
+        """As `Slurm.end_steps`; those of the script itself and of what Slurm runs beside it stay."""
+        asked = ["squeue", *self._clusters, "--steps", "--noheader", "--format=%i", f"--jobs={job}"]
+        try:
+            steps = tuple(one for one in self._read(asked).split() if one.rpartition(".")[2].isdigit())
+            if steps:
+                self._change(["scancel", *self._clusters, *steps])
+        except JobUnknown:
+            return ()
+        return steps
+
     def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
         """As `Slurm.exclude`; `scontrol update` itself replaces the list."""
         from slurmkit.slurm.hostlist import fold

@@ -96,6 +96,10 @@ class Slurm(Protocol):
         """Change fields of a job; names as `scontrol update` has them, e.g. `ExcNodeList`."""
         ...
 
+    def end_steps(self, job: JobId) -> tuple[str, ...]:
+        """End the steps of a running job that its script has started; their ids."""
+        ...
+
     def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
         """Exclude further nodes from a pending job."""
         ...

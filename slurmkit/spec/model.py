@@ -136,8 +136,8 @@ class Retry(Section, frozen=True):
     without_progress: Annotated[
         int, about("Give up after so many failures in a row that made no checkpoint.", least=1)
     ] = 2
-    restarts: Annotated[int, about("Restarts in one allocation.", least=0)] = 5
-    requeues: Annotated[int, about("Requeues and resubmits of the run.", least=0)] = 20
+    restarts: Annotated[int, about("Restarts in one allocation without a new checkpoint.", least=0)] = 5
+    requeues: Annotated[int, about("Requeues and resubmits without a new checkpoint.", least=0)] = 20
     memory_factor: Annotated[
         Annotated[float, msgspec.Meta(gt=1)] | None,
         about("After out of memory, try again with so much more."),

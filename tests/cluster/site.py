@@ -30,6 +30,18 @@ def until(condition: Callable[[], object], what: str, bound: float = BOUND) -> N
         time.sleep(0.05)
 
 
+def is_sbatch_at_work(place: Path) -> bool:
+    """Whether an sbatch of a script in this directory, left by one who was killed, has not ended."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (process / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if b"sbatch" in argv.split(b"\0")[0] and str(place).encode() in argv:
+            return True
+    return False
+
+
 class Site:
     """A user of a testbed: a working directory with a hostile name, runs, commands that can be wrapped."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,53 +9,29 @@ import pytest
 from slurmkit.recovery.diagnosis import diagnose, from_accounting
 from slurmkit.slurm.commands import Commands
 from slurmkit.slurm.ids import JobId
-from slurmkit.slurm.request import Submission
 from slurmkit.testbed.daemons import wait_for
 
 if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
     from slurmkit.testbed.testbed import Testbed
+    from tests.cluster.conftest import Submit
 
 pytestmark = pytest.mark.cluster
 
 BOUND = 120.0
+MEM = "--mem=100"
 HOG = "srun --mem=60M python3 -c 'hold = bytes([1]) * 2**28'; exit 3"
-Submit = Callable[..., JobId]
-
-
-@pytest.fixture(scope="module")
-def slurm(slurm_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    kept = {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("kept"))}
-    return Commands(environment={**os.environ, **slurm_testbed.environment, **kept})
-
-
-@pytest.fixture(scope="module")
-def submit(slurm: Commands, tmp_path_factory: pytest.TempPathFactory) -> Submit:
-    """Submits a batch script with some options."""
-    folder = tmp_path_factory.mktemp("jobs")
-
-    def submit_body(body: str, *options: str) -> JobId:
-        script = folder / f"job {len(list(folder.iterdir()))}.sh"
-        script.write_text(f"#!/bin/bash\n{body}\n")
-        arguments = ("--output=/dev/null", "--mem=100", *options)
-        environment = {"PATH": os.environ["PATH"]}
-        submission = Submission(
-            script=script, tag="none", directory=folder, arguments=arguments, environment=environment
-        )
-        return slurm.submit(submission).id
-
-    return submit_body
 
 
 @pytest.fixture(scope="module")
 def jobs(submit: Submit, slurm_testbed: Testbed) -> dict[str, JobId]:
     """Jobs that end by themselves, submitted at once."""
     made = {
-        "exit 137": submit("exit 137"),
-        "signal 9": submit("kill -KILL $$"),
-        "exit 3": submit("exit 3"),
+        "exit 137": submit("exit 137", MEM),
+        "signal 9": submit("kill -KILL $$", MEM),
+        "exit 3": submit("exit 3", MEM),
     }
-    return made | ({"memory": submit(HOG)} if slurm_testbed.cgroup else {})
+    return made | ({"memory": submit(HOG, MEM)} if slurm_testbed.cgroup else {})
 
 
 def records(slurm: Commands, job: JobId, *states: str) -> list[Job]:
@@ -126,7 +100,7 @@ def test_a_step_out_of_memory_counts_though_its_job_says_failed(
 
 
 def test_who_cancelled_a_job_is_named(slurm: Commands, submit: Submit) -> None:
-    job = submit("sleep 600")
+    job = submit("sleep 600", MEM)
     runs(slurm, job)
     slurm.cancel([job])
     (record,) = records(slurm, job, "CANCELLED")
@@ -139,7 +113,7 @@ def test_who_cancelled_a_job_is_named(slurm: Commands, submit: Submit) -> None:
 def test_trap_101_a_node_failure_is_history_once_the_job_waits_again(
     slurm: Commands, submit: Submit, slurm_testbed: Testbed
 ) -> None:
-    job = submit("sleep 600", "--requeue")
+    job = submit("sleep 600", MEM, "--requeue")
     runs(slurm, job)
     (node,) = slurm.jobs([job])[0].nodes
     slurm_testbed.command(["scontrol", "update", f"nodename={node}", "state=DOWN", "reason=a test"])
@@ -156,7 +130,7 @@ def test_trap_101_a_node_failure_is_history_once_the_job_waits_again(
 
 
 def test_a_requeue_and_a_hold_are_told(slurm: Commands, submit: Submit) -> None:
-    job, held = submit("sleep 600", "--requeue"), submit("true", "--hold")
+    job, held = submit("sleep 600", MEM, "--requeue"), submit("true", MEM, "--hold")
     runs(slurm, job)
     slurm.requeue(job)
     first, _ = attempts(slurm, job)

@@ -14,7 +14,7 @@ import pytest
 
 from slurmkit.testbed import native
 from slurmkit.testbed.options import Options
-from tests.cluster.site import Site, until
+from tests.cluster.site import Site, is_sbatch_at_work, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,19 +43,6 @@ def jobs_by_run(site: Site) -> dict[str, list[str]]:
         if tag and tag[1] in own:
             found.setdefault(tag[1], []).append(job)
     return found
-
-
-def is_sbatch_at_work(site: Site) -> bool:
-    """Whether an sbatch of this site, left behind by a submit that was killed, has not ended yet."""
-    place = str(site.work).encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            argv = (process / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if b"sbatch" in argv.split(b"\0")[0] and place in argv:
-            return True
-    return False
 
 
 def assert_never_two_jobs_and_none_unknown(site: Site) -> None:
@@ -88,7 +75,7 @@ def kill_submits(site: Site, times: int) -> tuple[int, int]:
         time.sleep(random.uniform(0, taken * (0.4 if number % 2 else 1.2)))
         process.kill()
         process.communicate()
-    until(lambda: not is_sbatch_at_work(site), "the sbatch processes end that were left behind")
+    until(lambda: not is_sbatch_at_work(site.work), "the sbatch processes end that were left behind")
     assert_never_two_jobs_and_none_unknown(site)
     with_job = len(jobs_by_run(site))
     linked = len(site.json("runs"))

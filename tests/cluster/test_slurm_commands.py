@@ -25,6 +25,7 @@ from slurmkit.testbed.options import Options
 if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
     from slurmkit.testbed.testbed import Testbed
+    from tests.cluster.conftest import Submit
 
 pytestmark = pytest.mark.cluster
 
@@ -33,38 +34,10 @@ HOSTILE = ["a|b", "line1\nline2", "d\x1fe\x1ff", "-x $HOME `id` 'q'", "é", "\n7
 # What slurmdbd does not keep as it is: double quotes, characters outside its character set, more than 255.
 LOST_BY_SLURMDBD = ['say "hi"', "名前", "x" * 300]
 
-Submit = Callable[..., JobId]
-
 
 @pytest.fixture(scope="module")
 def began() -> datetime:
     return datetime.now(UTC) - timedelta(seconds=5)
-
-
-@pytest.fixture(scope="module")
-def slurm(slurm_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    kept = {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("kept"))}
-    return Commands(environment={**os.environ, **slurm_testbed.environment, **kept})
-
-
-@pytest.fixture(scope="module")
-def submit(slurm: Commands, tmp_path_factory: pytest.TempPathFactory) -> Submit:
-    """Submits a batch script with some options, as Submission has it."""
-    folder = tmp_path_factory.mktemp("jobs of 'x' $y")
-
-    def submit_body(body: str, *options: str) -> JobId:
-        script = folder / f"job {len(list(folder.iterdir()))}.sh"
-        script.write_text(f"#!/bin/bash\n{body}\n")
-        submission = Submission(
-            script=script,
-            tag="none",
-            directory=folder,
-            arguments=("--output=/dev/null", *options),
-            environment={"PATH": os.environ["PATH"]},
-        )
-        return slurm.submit(submission).id
-
-    return submit_body
 
 
 @pytest.fixture(scope="module")

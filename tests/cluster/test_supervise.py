@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.site import Site, until
+from tests.cluster.site import Site, is_sbatch_at_work, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_a_resubmit_killed_at_random_moments_never_makes_two_jobs(site: Site) ->
         time.sleep(random.uniform(taken * 0.2, taken * 1.2) if number % 2 else taken * 0.8)
         process.kill()
         process.communicate()
-        until(lambda: not is_sbatch_at_work(site), "the sbatch ends that was left behind")
+        until(lambda: not is_sbatch_at_work(site.work), "the sbatch ends that was left behind")
         (row,) = site.json("status", run)
         jobs = jobs_of(site, run)
         assert len(jobs) in {expected, expected + 1}
@@ -125,16 +125,3 @@ def test_a_resubmit_killed_at_random_moments_never_makes_two_jobs(site: Site) ->
                 return
             site.run("resume", run)
         expected += 1
-
-
-def is_sbatch_at_work(site: Site) -> bool:
-    """Whether an sbatch of this site, left behind by a command that was killed, has not ended yet."""
-    place = str(site.work).encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            argv = (process / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if b"sbatch" in argv.split(b"\0")[0] and place in argv:
-            return True
-    return False

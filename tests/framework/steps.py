@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 
 BINARIES = Path(sys.executable).parent
 FOUR_RANKS = ("--nodes=2", "--ntasks-per-node=2")
+FORKED = """
+def forked(function, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function(*arguments)
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+    return pid
+"""
+"""For programs that write checkpoints with several ranks, and are killed."""
 HEAD = """\
 import json, os
 def tell(rank, *found):

@@ -129,17 +129,6 @@ def as_documented():
     torch.save({"state_dict": model().state_dict(), "global_step": 20}, folder / "gpt--step=20-last.ckpt")
     (folder / "gpt--step=20-last-unfinished").touch()
 
-def forked(function, *arguments):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            function(*arguments)
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
-            os._exit(1)
-    return pid
-
 pids = [forked(one_of_two, rank, int(sys.argv[2])) for rank in range(2)]
 killed = forked(alone)
 codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (*pids, killed)]
@@ -227,7 +216,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    processes = [started(OF_TORCH, str(root), str(port)), started(OF_ORBAX, str(root / "orbax"))]
+    of_torch = started(steps.FORKED + OF_TORCH, str(root), str(port))
+    processes = [of_torch, started(OF_ORBAX, str(root / "orbax"))]
     said = [process.communicate(timeout=150)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, -9], "\n".join(said)
     return root

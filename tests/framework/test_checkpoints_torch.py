@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmkit.checkpoint import choice, layouts, lightning, safetensors, torch_dcp, torch_save
+from tests.framework import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,17 +44,6 @@ def state(seed=0, **more):
     model(torch.randn(4, 64)).sum().backward()
     optimizer.step()
     return {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 40, **more}
-
-def forked(function, *arguments):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            function(*arguments)
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
-            os._exit(1)
-    return pid
 
 def waited(*pids):
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
@@ -268,7 +258,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that the real libraries wrote, and what kills left of it."""
     root = tmp_path_factory.mktemp("written")
     program = root / "writer.py"
-    program.write_text(WRITER)
+    program.write_text(steps.FORKED + WRITER)
     done = subprocess.run(
         [sys.executable, str(program), str(root)], capture_output=True, text=True, timeout=240, check=False
     )

@@ -210,7 +210,6 @@ def test_what_the_supervisor_does_is_its_own() -> None:
 class TestCosts:
     @pytest.mark.usefixtures("stormy_run")
     def test_many_runs_make_a_frame(self, add_run: Make, slurm: FakeSlurm) -> None:
-        pytest.importorskip("pandas")
         add_run("waits", job_id=None)
         frame = api.costs().set_index("id")
         assert (len(frame), sorted(frame.loc["r"].index)[:2]) == (2, ["attempts", "best_interval"])
@@ -222,7 +221,6 @@ class TestCosts:
         assert slurm.calls.count("accounting") <= 2
 
     def test_runs_are_named_as_in_commands(self, stormy_run: RunPaths) -> None:
-        pytest.importorskip("pandas")
         assert len(api.costs(["r", api.Run("r"), stormy_run])) == 3
         assert len(api.costs([])) == 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,33 +16,15 @@ from slurmkit.slurm.ids import JobId
 from slurmkit.slurm.records import Job
 from slurmkit.slurm.states import JobState
 from slurmkit.spec.model import Checkpoint, JobSpec
+from tests.unit.run.conftest import NOW, FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from slurmkit.errors import SlurmError
 
-NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
 BATCH = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}
-
-
-class MovedClock:
-    """Stands still but for its own sleeps."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-        self.on_sleep: Callable[[], None] = lambda: None
-
-    def now(self) -> datetime:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time.timestamp()
-
-    def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
-        self.on_sleep()
 
 
 @dataclass
@@ -88,7 +70,7 @@ class Made:
     """An attempt, and what stands around it."""
 
     setting: Setting
-    clock: MovedClock
+    clock: FakeClock
     queue: QueueOfOne
     root: Path
 
@@ -104,7 +86,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "runs" / "r 1"
     root.mkdir(parents=True)
-    clock = MovedClock()
+    clock = FakeClock()
     job = Job(
         id=JobId(12),
         name="job",

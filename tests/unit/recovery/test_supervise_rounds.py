@@ -204,3 +204,42 @@ def test_a_lost_submit_is_found(paths: RunPaths, cluster: Cluster, clock: FakeCl
     cluster.live = [make_job("13", "RUNNING", comment=f"slurmkit:{paths.run_id}+2")]
     (outcome,) = once(paths, cluster, clock).outcomes
     assert (outcome.action, cluster.submitted) == ("adopted", [])
+
+
+def headless(paths: RunPaths, cluster: Cluster) -> None:
+    """Slurm has taken the node of the agent out of the job, which runs on."""
+    events.append(
+        paths, "attempt-started", at=NOW, attempt="12-0", job_id="12", nodes=["n1", "n2"], host="n1"
+    )
+    cluster.live = [make_job("12", "RUNNING", nodes=("n2",))]
+
+
+def test_a_job_that_has_lost_its_agent_with_its_node_is_ended(
+    paths: RunPaths, cluster: Cluster, clock: FakeClock
+) -> None:
+    headless(paths, cluster)
+    assert [one.action for one in once(paths, cluster, clock).outcomes] == ["cancelled"]
+    assert cluster.cancelled == [JobId(12)]
+    told = {event.kind: event for event in events.read(paths)}
+    assert told["diagnosed"].text("kind") == "node-died"
+    assert told["decided"].fields["without"] == ["n1"]
+
+
+def test_once_it_is_over_the_run_goes_on_without_that_node(
+    paths: RunPaths, cluster: Cluster, clock: FakeClock
+) -> None:
+    headless(paths, cluster)
+    once(paths, cluster, clock)
+    cluster.live = [make_job("12", "CANCELLED", nodes=("n2",))]
+    assert [one.action for one in once(paths, cluster, clock).outcomes] == ["submitted"]
+    (submission,) = cluster.submitted
+    assert "#SBATCH --exclude=n1" in submission.script.read_text()
+
+
+def test_a_job_whose_agent_is_on_one_of_its_nodes_is_left_alone(
+    paths: RunPaths, cluster: Cluster, clock: FakeClock
+) -> None:
+    headless(paths, cluster)
+    cluster.live = [make_job("12", "RUNNING", nodes=("n1", "n2"))]
+    assert once(paths, cluster, clock).outcomes == []
+    assert cluster.cancelled == []

@@ -105,6 +105,9 @@ class FakeSlurm:
     def update(self, job: JobId, changes: Mapping[str, str]) -> None:
         raise NotImplementedError
 
+    def end_steps(self, job: JobId) -> tuple[str, ...]:
+        raise NotImplementedError
+
     def exclude(self, job: JobId, nodes: Sequence[str]) -> None:
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from slurmkit.run import events
 from slurmkit.run.cancel import cancel
 from slurmkit.run.history import USER, fold
 from slurmkit.run.identity import later_tag, read_tag
-from slurmkit.run.resubmit import later_spec, locked, resubmit
+from slurmkit.run.resubmit import later_spec, locked, resubmit, waiting_for_lock
 from slurmkit.run.resume import resume
 from slurmkit.run.state import SUBMIT_GRACE
 from slurmkit.run.survey import survey
@@ -53,7 +53,8 @@ def paths(make_run: Make) -> RunPaths:
 
 
 def again(paths: RunPaths, slurm: FakeSlurm, clock: FakeClock, **more: Any) -> Submitted:
-    return resubmit(paths, slurm=slurm, clock=clock, **{"by": "agent", "instead_of": "12", **more})
+    with waiting_for_lock(paths, clock):
+        return resubmit(paths, slurm=slurm, clock=clock, **{"by": "agent", "instead_of": "12", **more})
 
 
 def takes(slurm: FakeSlurm, job: int = 13) -> list[Submission]:
