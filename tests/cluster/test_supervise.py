@@ -125,3 +125,16 @@ def test_a_resubmit_killed_at_random_moments_never_makes_two_jobs(site: Site) ->
                 return
             site.run("resume", run)
         expected += 1
+
+
+def test_a_run_whose_agent_was_killed_goes_on_once_though_two_supervise(site: Site) -> None:
+    run = recovering(site, "[[ -e again ]] || { touch again; sleep 600; }")
+    until((site.work / "again").exists, "the program runs")
+    kill_agent(site, run)
+    both = [site.start("supervise", "--once", run, "--json") for _ in range(2)]
+    done = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    assert [one["action"] for told in done for one in told if one["action"] != "busy"] == ["submitted"]
+    assert site.json("wait", run)[0]["state"] == "completed"
+    assert len(jobs_of(site, run)) == 2
+    assert site.json("supervise", "--once", run) == []
+    assert site.json("status", run)[0]["attempts"] == 2
