@@ -132,14 +132,19 @@ def run(command: list[str], environ: dict[str, str], stderr: record.Tail) -> dic
     for number in missed:  # sent to all when the program was not yet one of them
         _pass_on(child, number)
     received: list[int] = []
+    at_work: list[int] = []
 
     def receive(number: int, _frame: FrameType | None) -> None:
         if number not in received:
             received.append(number)
         if number == signal.SIGTERM and environ.get("SLURMKIT_CHECKPOINT_SIGNAL"):
+            if at_work:  # in the midst of the first one, and of its import
+                return
+            at_work.append(number)
             from slurmkit.launch.told import at_sigterm
 
             at_sigterm(child, environ, is_alone=passes_on)
+            at_work.clear()
         elif passes_on:
             _pass_on(child, number)
 

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.survey import Dossier
     from slurmkit.slurm.clock import Clock
+    from slurmkit.slurm.ids import JobId
     from slurmkit.slurm.protocol import Slurm
+    from slurmkit.slurm.records import Job
     from slurmkit.slurm.request import Submitted
     from slurmkit.spec.model import JobSpec
+
+
+ENDS_WITHIN, LOOK = 60.0, 1.0
+"""Seconds that a job which is being ended is waited for: twice the usual KillWait, looked at so often."""
 
 
 class Resumed(NamedTuple):
@@ -77,7 +83,7 @@ def _without_job(paths: RunPaths, slurm: Slurm, clock: Clock, *, has_checkpoint:
     job_id = before.job_id
     if job_id is not None:
         # What is known of an end may be older than an administrator's requeue.
-        alive = [job for job in slurm.jobs([job_id]) if not job.state.is_final]
+        alive = _alive(slurm, job_id, clock)
         if alive:
             raise UsageError(
                 f"job {alive[0].id} of the run is alive: {alive[0].state}", hint=f"slurmkit cancel {state.id}"
@@ -87,6 +93,17 @@ def _without_job(paths: RunPaths, slurm: Slurm, clock: Clock, *, has_checkpoint:
     if state.is_success and not has_checkpoint:
         raise UsageError("the run has completed", hint="--from STEP|PATH starts it again from a checkpoint")
     return open_dossier(paths)
+
+
+def _alive(slurm: Slurm, job_id: JobId, clock: Clock) -> list[Job]:
+    """The run's jobs that have not ended; one that is being ended is given the time for it."""
+    give_up = clock.monotonic() + ENDS_WITHIN
+    while True:
+        alive = [job for job in slurm.jobs([job_id]) if not job.state.is_final]
+        is_ending = bool(alive) and all("COMPLETING" in (job.state.name, *job.state.flags) for job in alive)
+        if not is_ending or clock.monotonic() >= give_up:
+            return alive
+        clock.sleep(LOOK)
 
 
 def _changed(paths: RunPaths, overrides: Sequence[str]) -> JobSpec:

@@ -36,9 +36,7 @@ def directives(spec: JobSpec, *, log: Path, run_id: str, warns: str | None = Non
     Raises:
         UsageError: the job cannot be asked for like this; says why.
     """
-    values = job_options(spec, log=log, run_id=run_id)
-    if warns is not None and spec.checkpoint is not None:
-        values.setdefault("signal", _warning(spec.checkpoint, warns))
+    values = job_options(spec, log=log, run_id=run_id, warns=warns)
     lines = []
     arguments = []
     for flag, value in [("--job-name", spec.name), *_spelled(values)]:
@@ -54,7 +52,7 @@ def _spelled(values: dict[str, OptionValue]) -> list[tuple[str, OptionValue]]:
     return [(option.flag_text, values[option.name]) for option in OPTIONS if option.name in values]
 
 
-def job_options(spec: JobSpec, *, log: Path, run_id: str) -> dict[str, OptionValue]:
+def job_options(spec: JobSpec, *, log: Path, run_id: str, warns: str | None = None) -> dict[str, OptionValue]:
     """Options of sbatch by name: the job file's, and those that slurmkit adds to them."""
     values = dict(spec.resources)
     if spec.spare_nodes:
@@ -67,6 +65,8 @@ def job_options(spec: JobSpec, *, log: Path, run_id: str) -> dict[str, OptionVal
     values.setdefault("open_mode", "append")
     if (spec.checkpoint or spec.retry) and "no_requeue" not in values:
         values.setdefault("requeue", True)
+    if warns is not None and spec.checkpoint is not None:
+        values.setdefault("signal", _warning(spec.checkpoint, warns))
     comment = values.get("comment")
     values["comment"] = f"{comment} slurmkit:{run_id}" if comment else f"slurmkit:{run_id}"
     return values

@@ -61,7 +61,7 @@ def test_explain_says_where_each_value_came_from(slurmkit: Slurmkit, job: Path) 
     origins = {row["key"]: row["origin"] for row in done.json}
     assert origins["name"].endswith("job.toml:1:1")
     assert origins["resources.time"].startswith("--set ")
-    assert origins["retry.restarts"] == "built-in default"
+    assert origins["launch.grace"] == "built-in default"
 
 
 def test_a_value_that_is_likely_not_meant_is_a_warning(slurmkit: Slurmkit, job: Path) -> None:

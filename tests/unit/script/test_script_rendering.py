@@ -29,7 +29,7 @@ MARK = "\n#### script\n"
 TEMPLATES = ("managed", "plain")
 
 
-def assert_is_sound(spec: JobSpec, made: Rendered) -> None:
+def assert_is_sound(spec: JobSpec, made: Rendered, template: str) -> None:
     """What sbatch and bash ask of every script."""
     assert made.text.startswith("#!/bin/bash\n")
     assert made.text.endswith("\n")
@@ -39,7 +39,8 @@ def assert_is_sound(spec: JobSpec, made: Rendered) -> None:
     assert script.first_command is not None
     assert max(one.line for one in script.directives) < script.first_command
     assert script.body[script.first_command - len(script.directives) - 2].text == "set -euo pipefail"
-    asked = job_options(spec, log=Path("/data/runs/r-1/logs"), run_id="r-1")
+    warns = {"managed": "batch", "plain": "steps"}[template]
+    asked = job_options(spec, log=Path("/data/runs/r-1/logs"), run_id="r-1", warns=warns)
     assert script.values == {
         "job_name": spec.name,
         **{name: None if value is True else str(value) for name, value in asked.items()},
@@ -68,8 +69,8 @@ def test_every_job_makes_a_sound_script_with_either_template(path: Path, tmp_pat
     (tmp_path / "job.toml").write_text(job, encoding="utf-8")
     spec = load(tmp_path / "job.toml", site=None, user=None).spec
     made = [rendered(spec, template) for template in TEMPLATES]
-    for one in made:
-        assert_is_sound(spec, one)
+    for one, template in zip(made, TEMPLATES, strict=True):
+        assert_is_sound(spec, one, template)
     assert complaints([one.text for one in made], tmp_path) == ""
     assert made == [rendered(spec, template) for template in TEMPLATES]
 
@@ -110,10 +111,10 @@ def specs(draw: st.DrawFn) -> JobSpec:
 def test_whatever_a_job_says_its_scripts_are_sound_and_shellcheck_is_content(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[JobSpec]
 ) -> None:
-    made = [(spec, rendered(spec, template)) for spec in jobs for template in TEMPLATES]
-    for spec, one in made:
-        assert_is_sound(spec, one)
-    assert complaints([one.text for _, one in made], tmp_path_factory.mktemp("scripts")) == ""
+    made = [(spec, template, rendered(spec, template)) for spec in jobs for template in TEMPLATES]
+    for spec, template, one in made:
+        assert_is_sound(spec, one, template)
+    assert complaints([one.text for *_, one in made], tmp_path_factory.mktemp("scripts")) == ""
 
 
 STUBS = {
