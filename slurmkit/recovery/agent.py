@@ -25,6 +25,8 @@ from slurmkit.recovery.setting import Setting
 from slurmkit.recovery.start import StepEnd
 from slurmkit.recovery.starting import Course, start_once
 from slurmkit.recovery.watching import WATCHED
+from slurmkit.run import events
+from slurmkit.run.history import fold
 from slurmkit.run.paths import RunPaths
 from slurmkit.spec.units import format_duration
 
@@ -91,7 +93,7 @@ def prepare(paths: RunPaths, environ: Mapping[str, str], mask: Iterable[int]) ->
     return Setting(
         paths=paths,
         spec=load_resolved(paths.job_toml),
-        attempt=current_attempt(environ),
+        attempt=current_attempt(environ, {one.name for one in fold(events.read(paths)).attempts}),
         environ=environ,
         mask=mask,
         srun=process.find_program("srun", environ.get("PATH")),

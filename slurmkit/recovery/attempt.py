@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import UsageError
@@ -10,7 +11,7 @@ from slurmkit.launch.hostlist import expand
 from slurmkit.run.paths import attempt_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,10 @@ class Attempt:
     host: str
 
 
-def current_attempt(environ: Mapping[str, str]) -> Attempt:
-    """The attempt whose batch script has this environment.
+def current_attempt(environ: Mapping[str, str], known: Collection[str] = ()) -> Attempt:
+    """The attempt whose batch script has this environment; its name is none of the `known` ones.
+
+    Slurm counts no restart where it starts a job again because the start itself was lost.
 
     Raises:
         UsageError: it is none of a Slurm job.
@@ -48,7 +51,7 @@ def current_attempt(environ: Mapping[str, str]) -> Attempt:
     array_job_id = environ.get("SLURM_ARRAY_JOB_ID")
     job_id = f"{array_job_id}_{environ.get('SLURM_ARRAY_TASK_ID')}" if array_job_id else str(number)
     return Attempt(
-        name=attempt_name(job_id, restart),
+        name=_unused(attempt_name(job_id, restart), known),
         job_id=job_id,
         array_job_id=array_job_id,
         number=number,
@@ -56,3 +59,13 @@ def current_attempt(environ: Mapping[str, str]) -> Attempt:
         nodes=nodes,
         host=environ.get("SLURMD_NODENAME") or nodes[0],
     )
+
+
+def _unused(name: str, known: Collection[str]) -> str:
+    more = (f"{name}.{number}" for number in count(2))
+    return next(one for one in chain([name], more) if one not in known)
+
+
+def restart_of(name: str) -> int:
+    """The restart count in the name of an attempt."""
+    return int(name.rpartition("-")[2].partition(".")[0] or 0)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from slurmkit.recovery.attempt import restart_of
 from slurmkit.recovery.diagnosis import Evidence, from_accounting
 from slurmkit.recovery.exits import others
-from slurmkit.recovery.limit import live_job, nodes_down, recorded_job
+from slurmkit.recovery.limit import live_job, nodes_down, recorded_job, slurmd_timeout
 from slurmkit.run import events
 from slurmkit.run.history import fold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slurmkit.recovery.setting import Setting
     from slurmkit.recovery.start import StepEnd
     from slurmkit.run.history import Attempt
@@ -43,8 +46,20 @@ def of_step(setting: Setting, end: StepEnd, checkpoint_step: int | None) -> Evid
     )
     if signal.SIGTERM in end.received:
         return _told_to_end(setting, known)
+    if end.is_stuck and end.silent and setting.spec.spare_nodes:
+        return known._replace(nodes_down=_verdict_on(setting, end.silent))
     is_clear = end.exit_code == 0 or end.error or (first is not None and first.signal != signal.SIGKILL)
     return known if is_clear else known._replace(nodes_down=nodes_down(setting))
+
+
+def _verdict_on(setting: Setting, silent: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that died, once Slurm says so of one of these: before, it starts no step beside theirs."""
+    give_up = setting.clock.monotonic() + slurmd_timeout(setting) + WORD_WITHIN
+    while not (down := nodes_down(setting)) or set(down).isdisjoint(silent):
+        if setting.clock.monotonic() >= give_up or signal.SIGTERM in signal.sigpending():
+            return down
+        setting.clock.sleep(LOOK)
+    return down
 
 
 def _told_to_end(setting: Setting, known: Evidence) -> Evidence:
@@ -69,7 +84,7 @@ def of_attempt(setting: Setting, attempt: Attempt, checkpoint_step: int | None) 
     """What is known of an earlier attempt whose agent left no last word."""
     total = setting.spec.progress.total if setting.spec.progress else None
     asked = is_cancel_requested(setting)
-    restart = int(attempt.name.rpartition("-")[2] or 0)
+    restart = restart_of(attempt.name)
     record = recorded_job(setting, restart) if attempt.job_id == setting.attempt.job_id else None
     if record is not None:
         known = from_accounting(record, checkpoint_step=checkpoint_step, total=total, cancel_requested=asked)

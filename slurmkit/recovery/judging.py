@@ -37,11 +37,14 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     is_full = end.is_stuck and not evidence.nodes_down
     left = tuple(node for node in setting.attempt.nodes if node not in gone and not is_full)
     course.diagnosis, decision = judge(setting, evidence, left, saved)
+    if end.is_stuck and decision.action == "requeue":
+        # Slurm 22.05 loses count of the GPUs of a job that is requeued with a step that it cannot end.
+        decision = decision._replace(action="resubmit")
     if decision.action != "done":  # of work that is done there is nothing to explain
         note(setting, course.diagnosis, decision, evidence, number=number)
     course.has_run = course.has_run or end.has_begun
     if decision.action == "restart":
-        if course.diagnosis.kind == "launch-failed":
+        if end.is_stuck or course.diagnosis.kind == "launch-failed":
             end_old_steps(setting)
         size = step.world_size(setting.spec, setting.attempt, setting.environ)
         if size is not None and len(end.exits) < size:

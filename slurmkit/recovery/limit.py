@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
 
 UNSET = "4294967294"
-KILL_WAIT = 30.0
-"""Slurm's default."""
+KILL_WAIT, SLURMD_TIMEOUT = 30.0, 300.0
+"""Slurm's defaults."""
 
 
 def end_of_job(setting: Setting, *, ask: bool = False) -> float | None:
@@ -33,11 +33,20 @@ def end_of_job(setting: Setting, *, ask: bool = False) -> float | None:
 
 def kill_wait(setting: Setting) -> float:
     """Seconds between SIGTERM and SIGKILL, as the site has them."""
+    return _configured(setting, "KillWait", KILL_WAIT)
+
+
+def slurmd_timeout(setting: Setting) -> float:
+    """Seconds after which a node that does not answer counts as lost."""
+    return _configured(setting, "SlurmdTimeout", SLURMD_TIMEOUT)
+
+
+def _configured(setting: Setting, name: str, default: float) -> float:
     try:
-        words = setting.connect().config().get("KillWait", "").split()
+        words = setting.connect().config().get(name, "").split()
     except SlurmError:
-        return KILL_WAIT
-    return float(words[0]) if words and words[0].isdigit() else KILL_WAIT
+        return default
+    return float(words[0]) if words and words[0].isdigit() else default
 
 
 def live_job(setting: Setting) -> Job | None:

@@ -66,6 +66,8 @@ class StepEnd(NamedTuple):
     """The newest complete checkpoint that was seen."""
     has_begun: bool = False
     """Whether a rank was started."""
+    silent: tuple[str, ...] = ()
+    """Nodes of ranks that were started and left no record."""
     is_stuck: bool = False
     """Whether no other step can start in this allocation."""
     error: SlurmkitError | None = None
@@ -278,6 +280,7 @@ def _end(seen: Watched, exits: Sequence[RankExit], monitor: Monitor, *, hung: Hu
     if seen.killed and len(exits) == monitor.world_size and not any(one.has_failed for one in exits):
         status = 0  # the ranks had done their work; it was srun that did not end
     first = None
+    recorded = {one.rank for one in exits}
     # A rank that was aborted for its stack is no cause of a hang.
     if status and not hung:
         arrived = {notice.rank: notice.arrived for notice in seen.notices if notice.kind == "rank-ended"}
@@ -292,6 +295,7 @@ def _end(seen: Watched, exits: Sequence[RankExit], monitor: Monitor, *, hung: Hu
         exits=exits,
         has_begun=seen.has_begun,
         is_stuck=seen.is_stuck,
+        silent=tuple(sorted({host for rank, host in monitor.tally.hosts.items() if rank not in recorded})),
         first_failure=first,
         hung=hung,
     )

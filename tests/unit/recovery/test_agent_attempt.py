@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from slurmkit.errors import UsageError
-from slurmkit.recovery.attempt import current_attempt
+from slurmkit.recovery.attempt import current_attempt, restart_of
 
 BATCH = {"SLURM_JOB_ID": "1241", "SLURM_JOB_NODELIST": "n[3,1]", "SLURMD_NODENAME": "n3"}
 
@@ -15,6 +15,13 @@ def test_trap_096_the_first_start_has_no_restart_count() -> None:
 
 def test_a_requeued_job_is_another_attempt() -> None:
     assert current_attempt(BATCH | {"SLURM_RESTART_COUNT": "2"}).name == "1241-2"
+
+
+def test_a_start_that_slurm_does_not_count_has_a_name_of_its_own() -> None:
+    again = BATCH | {"SLURM_RESTART_COUNT": "2"}
+    assert current_attempt(again, {"1241-2"}).name == "1241-2.2"
+    assert current_attempt(again, {"1241-2", "1241-2.2"}).name == "1241-2.3"
+    assert restart_of("1241-2.3") == 2
 
 
 def test_the_nodes_are_in_slurms_order() -> None:
