@@ -34,7 +34,7 @@ NO_STEP = "step creation temporarily disabled"
 """srun's words where the nodes are not free, as after a step whose end Slurm has not seen."""
 STUCK = "Timed out waiting for job step to complete"
 """srun's word where a slurmstepd is gone: Slurm keeps the nodes for its step, whatever the ranks do."""
-STEP_WITHIN = 60.0
+STEP_WITHIN = 30.0
 SRUN_WITHIN = 15.0
 """Seconds that srun may take to end once all ranks have, or once it was told to."""
 STDERR = 2

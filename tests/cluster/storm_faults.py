@@ -328,7 +328,7 @@ FAULTS: Mapping[str, Fault] = {
     "rank killed": Fault(kill_rank, kinds("killed"), 8),
     "slurmstepd killed": Fault(kill_stepd, kinds("killed", "node-died", "launch-failed"), 3),
     "node dies": Fault(kill_node, kinds("node-died"), 2, lacks=lacks_names),
-    "batch host dies": Fault(kill_batch_host, kinds("node-died"), 1, lacks=lacks_names),
+    "batch host dies": Fault(kill_batch_host, kinds("node-died", "agent-died"), 1, lacks=lacks_names),
     "agent killed": Fault(kill_agent, kinds("agent-died"), 3),
     "slurmctld killed": Fault(kill_daemon("slurmctld"), weight=2),
     "slurmdbd killed": Fault(kill_daemon("slurmdbd"), weight=2),
