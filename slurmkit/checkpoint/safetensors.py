@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 import re
-import stat
 from math import prod
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -54,15 +53,7 @@ def verify(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
 
 def verify_file(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
     """Whether one safetensors file has the size that its header gives it."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return Verdict("foreign", f"{path.name} is no file")
-        with path.open("rb") as file:
-            verdict = _verify_open(file, path.name, status.st_size, deep=deep)
-    except OSError as error:
-        return zips.unreadable(path, error)
-    return verdict._replace(rests_on=("",), saved=status.st_mtime)
+    return zips.of_file(path, lambda file, size: _verify_open(file, path.name, size, deep=deep))
 
 
 def verify_index(path: Path, deep: bool) -> Verdict:  # noqa: FBT001

@@ -20,7 +20,7 @@ from slurmkit.checkpoint import pickles
 from slurmkit.checkpoint.layout import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 HEAD = b"PK\x03\x04"
@@ -83,12 +83,17 @@ class Window(io.RawIOBase):
 
 def verify_file(path: Path, deep: bool) -> Verdict:  # noqa: FBT001
     """Whether a file is a whole one of torch.save's; deep compares every entry with its checksum."""
+    return of_file(path, lambda file, size: verify_part(file, path.name, 0, size, deep=deep))
+
+
+def of_file(path: Path, look: Callable[[BinaryIO, int], Verdict]) -> Verdict:
+    """The verdict of `look`, which is given the open file and its size and rests on that file alone."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return Verdict("foreign", f"{path.name} is no file")
         with path.open("rb") as file:
-            verdict = verify_part(file, path.name, 0, status.st_size, deep=deep)
+            verdict = look(file, status.st_size)
     except OSError as error:
         return unreadable(path, error)
     return verdict._replace(rests_on=("",), saved=status.st_mtime)

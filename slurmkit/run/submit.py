@@ -72,10 +72,11 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
 
     Raises:
         RunNotFound: a dependency names a run that does not exist.
-        UsageError: a dependency names a run that has no job.
+        UsageError: a dependency names a run that has no job, or there is no such layout of checkpoints.
     """
     from slurmkit.script.preparation import path_from
 
+    _check_layout(loaded.spec)
     now = place.clock.now()
     spec = _with_job_ids(loaded.spec, place.runs)
     root = Path(os.path.abspath(place.directory / spec.run.directory / new_run_id(spec.name, now)))  # noqa: PTH100
@@ -152,6 +153,14 @@ def render_submission(
         environment={**environment, **rendered.environment},
         cluster=made.clusters,
     )
+
+
+def _check_layout(spec: JobSpec) -> None:
+    """A layout that there is not would end the job at its start."""
+    if spec.checkpoint is not None and spec.checkpoint.layout != "auto":
+        from slurmkit.checkpoint.layouts import select
+
+        select(spec.checkpoint.layout)
 
 
 def submit(loaded: Loaded, place: Place, *, slurm: Slurm, template: str = MANAGED) -> Receipt:

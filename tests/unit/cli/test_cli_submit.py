@@ -108,6 +108,17 @@ def test_options_that_contradict_are_an_error(
     assert slurmkit("submit", "job.toml", *options).code == 2
 
 
+def test_a_layout_of_checkpoints_that_there_is_not_is_an_error(
+    slurmkit: Slurmkit, job: Path, place: Path
+) -> None:
+    layout = ("--set", "checkpoint.path=saved", "--set", "checkpoint.layout=torchdcp")
+    done = slurmkit("submit", "job.toml", *layout)
+    assert done.code == 2
+    assert "'torchdcp'" in done.err
+    assert "torch-dcp" in done.err
+    assert not (place / "runs").exists()
+
+
 def test_set_overrides_a_key(slurmkit: Slurmkit, job: Path, place: Path) -> None:
     slurmkit("submit", "job.toml", "--set", "resources.time=2h", "--set", "name=other")
     assert only_run(place).run_id.startswith("other-")
