@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slurmkit.spec.model import JobSpec
 
 STEPS: Final = frozenset({"srun", "mpirun", "mpiexec", "sbatch", "salloc"})
+_OF_ONE_JOB: Final = re.compile(r"%[jAJ]|SLURM_(?:ARRAY_)?JOB_?ID|\$\(date\b|`date\b")
 _PLACE: Final = re.compile(r"(?P<file>[^\n]*?):(?P<line>\d+)(?::\d+)?: ")
 
 
@@ -35,6 +36,7 @@ def lint_job(path: Path, *, version: tuple[int, ...] | None = None) -> tuple[Fin
     found += _status(loaded)
     found += _port(loaded)
     found += _step(loaded)
+    found += _folder(loaded)
     return tuple(sorted(found))
 
 
@@ -94,3 +96,17 @@ def _step(loaded: Loaded) -> Iterator[Finding]:
         what = f"every task would start `{first}` anew: slurmkit starts the tasks itself"
         fix = "leave it out; its options belong in [launch] srun"
         yield _at(loaded, ("command",), Finding(0, "step-in-step", "error", what, fix))
+
+
+def _folder(loaded: Loaded) -> Iterator[Finding]:
+    """Checkpoints under a name that the next job of the run does not have."""
+    spec = loaded.spec
+    if spec.checkpoint is None:
+        return
+    command = spec.command if isinstance(spec.command, str) else " ".join(spec.command)
+    for keys, text in ((("checkpoint", "path"), spec.checkpoint.path), (("command",), command)):
+        found = _OF_ONE_JOB.search(text)
+        if found:
+            what = f"`{found[0]}` differs from job to job: the next one would not find these checkpoints"
+            fix = "use $SLURMKIT_RUN_ID, which stays"
+            yield _at(loaded, keys, Finding(0, "changing-folder", "warning", what, fix))

@@ -203,3 +203,21 @@ def test_a_job_file_is_checked_against_a_version(tmp_path: Path) -> None:
 def test_every_rule_says_what_to_do() -> None:
     assert len({rule.reference for rule in RULES}) == len(RULES)
     assert all(rule.fix for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "lines"),
+    [
+        ('["train", "--run", "$SLURMKIT_RUN_ID"]', "saved", []),
+        ('["train"]', "runs/%j", [4]),
+        ('"train --out runs/$SLURM_JOB_ID"', "saved", [2]),
+        ('"train --out runs/$(date +%F)"', "runs/$SLURM_JOBID", [2, 4]),
+    ],
+)
+def test_trap_117_checkpoints_under_a_name_that_changes_with_the_job_are_warned_of(
+    command: str, path: str, lines: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(f'name = "x"\ncommand = {command}\n[checkpoint]\npath = "{path}"\n')
+    found = [one for one in lint_job(file) if one.reference == "changing-folder"]
+    assert [one.line for one in found] == lines
