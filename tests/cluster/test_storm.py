@@ -57,7 +57,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-@pytest.mark.long
+@pytest.mark.cluster
 @pytest.mark.timeout(900)
 def test_a_run_survives_a_storm(make_testbed: Callable[[Options], Testbed], tmp_path: Path) -> None:
     ride_out(make_testbed, tmp_path, seed=SEED, count=SHORT)
