@@ -111,7 +111,7 @@ def attempt(setting: Setting) -> int:
     """
     begin(setting)
     course = Course()
-    end, decision = TOLD_TO_END, past_allows(setting)
+    end, decision = StepEnd(status=1), past_allows(setting)
     while decision is None or decision.action == "restart":
         end = start_once(setting, course)
         decision = what_follows(setting, course, end)

@@ -74,7 +74,8 @@ def past_allows(setting: Setting) -> Decision | None:
     saved = found.step if found else None
     evidence = of_attempt(setting, earlier, saved)
     diagnosis, decision = judge(setting, evidence, setting.attempt.nodes, saved)
-    if decision.action not in {"stop", "done"}:
+    # What the job file leaves to Slurm, Slurm has decided.
+    if decision.action not in {"stop", "done"} or retry_of(setting.spec) is NEVER:
         decision = Decision("leave", f"{diagnosis.sentence}: Slurm has started the job again")
     note(setting, diagnosis, decision, evidence, attempt=earlier.name)
     return decision if decision.action in {"stop", "done"} else None
