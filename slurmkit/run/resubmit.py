@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.protocol import Slurm
-    from slurmkit.slurm.request import Submitted
+    from slurmkit.slurm.request import Submission, Submitted
     from slurmkit.spec.model import JobSpec
 
 PATIENCE = 120.0
@@ -115,27 +115,11 @@ def resubmit(
         return _receipt_of(told)
     if told.cancel_requested and by != history.USER:
         raise UsageError("a user has cancelled the run", hint=f"slurmkit resume {paths.run_id}")
-    made = record.load(paths)
-    if made is None:
-        raise UsageError("the run has no record, or a damaged one", where=str(paths.run_json))
-    if made.array is not None:
-        raise UsageError(
-            "tasks of an array are requeued, never submitted again",
-            hint="submit the tasks that failed as a new run: --set resources.array=3,7",
-        )
+    made = _record_of(paths)
     kept = {} if is_new_spec else dict(told.options)
     changed = kept | dict(options or {})
     spec = later_spec(_load(paths), told, exclude=exclude, options=changed)
-    number = told.submits + 1
-    while True:
-        tag = later_tag(paths.run_id, number)
-        rendered, submission = render_submission(
-            spec, made, paths, tag=tag, environment=kept_environment(paths, spec)
-        )
-        if _claim(paths, tag):
-            break
-        number += 1  # a submit that was killed before it wrote down its intent
-    write_atomically(submission.script, rendered.text.encode("utf-8", "surrogateescape"))
+    number, submission = _written(paths, spec, made, told.submits + 1)
     fields = {
         "number": number,
         "by": by,
@@ -149,6 +133,32 @@ def resubmit(
         # Asked for while sbatch was at work: the one who asked knew only of the job before.
         slurm.cancel([submitted.id])
     return submitted
+
+
+def _record_of(paths: RunPaths) -> record.RunRecord:
+    """What the run is, where it may be submitted again."""
+    made = record.load(paths)
+    if made is None:
+        raise UsageError("the run has no record, or a damaged one", where=str(paths.run_json))
+    if made.array is not None:
+        raise UsageError(
+            "tasks of an array are requeued, never submitted again",
+            hint="submit the tasks that failed as a new run: --set resources.array=3,7",
+        )
+    return made
+
+
+def _written(paths: RunPaths, spec: JobSpec, made: record.RunRecord, number: int) -> tuple[int, Submission]:
+    """The script of a later submit, in a folder of its own under the first free number from `number` on."""
+    while True:
+        tag = later_tag(paths.run_id, number)
+        rendered, submission = render_submission(
+            spec, made, paths, tag=tag, environment=kept_environment(paths, spec)
+        )
+        if _claim(paths, tag):
+            write_atomically(submission.script, rendered.text.encode("utf-8", "surrogateescape"))
+            return number, submission
+        number += 1  # a submit that was killed before it wrote down its intent
 
 
 def settle_lost(paths: RunPaths, slurm: Slurm, clock: Clock) -> history.History:

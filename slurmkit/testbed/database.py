@@ -52,7 +52,8 @@ def make_accounts(testbed: Testbed) -> None:
 
     def call(*words: str) -> str:
         done = testbed.command(["sacctmgr", "--immediate", "--quiet", *words], timeout=PATIENCE)
-        if done.returncode:
+        # A sacctmgr that outlives an `up` that was killed may add it between our look and our turn.
+        if done.returncode and "already exist" not in done.stdout + done.stderr:
             raise SlurmError(f"sacctmgr {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 

@@ -165,7 +165,9 @@ def test_trap_074_without_scontrol_or_an_agent_the_ranks_still_agree(
     names = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
     program = ranks.python(f"import os; print(*map(os.environ.get, {names}))")
     argv = [sys.executable, "-I", "-S", str(launcher), "--", *program]
-    done = slurm_testbed.command(["srun", "-N2", "-n2", "--mem=100", "--export=PATH=/nonexistent", *argv])
+    options = ["--nodelist=n1,n2", "-n2", "--mem=100", "--export=PATH=/nonexistent"]
+    done = slurm_testbed.command(["srun", *options, *argv])
+    assert done.returncode == 0, done.stderr
     (rank_0, rank_1) = sorted(line.split() for line in done.stdout.splitlines())
     assert rank_0[:3] == ["0", "2", "n1"], done.stderr
     assert rank_1 == ["1", *rank_0[1:]]
