@@ -1,0 +1,48 @@
+"""Job records that can be asked: a DuckDB connection with the views `jobs` and `steps` of `schema`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from slurmkit.errors import MissingRequirement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duckdb import DuckDBPyConnection
+
+MEMORY = "700MB"
+"""What DuckDB may take: login nodes are shared. Beyond it, it writes to its temporary folder."""
+
+THREADS = 2
+
+
+class Ledger(NamedTuple):
+    """Records to ask. Close it, or use it in `with closing(...)`."""
+
+    connection: DuckDBPyConnection
+    as_of: datetime | None = None
+    """The records are complete up to then."""
+    notes: tuple[str, ...] = ()
+    """What a reader of any report has to know: lines that could not be read, runaways that were left out."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.connection.close()
+
+
+def connect(*, threads: int = THREADS, memory: str = MEMORY) -> DuckDBPyConnection:
+    """An empty database in memory, in UTC.
+
+    Raises:
+        MissingRequirement: DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ModuleNotFoundError as error:
+        raise MissingRequirement(
+            "accounting needs DuckDB and pandas", hint="pip install 'slurmkit-hpc[reports]'"
+        ) from error
+    connection = duckdb.connect(config={"threads": threads, "memory_limit": memory})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
