@@ -265,6 +265,7 @@ def _mismatch(one: Checkpoint, world_size: int | None) -> str | None:
     written_by = one.verdict.world_size
     if not is_complete(one) or None in {world_size, written_by} or written_by == world_size:
         return None
-    if any(layout.name == one.layout and layout.reshards for layout in layouts.LAYOUTS):
+    reshards = any(layout.name == one.layout and layout.reshards for layout in layouts.LAYOUTS)
+    if reshards and not one.verdict.is_tied:
         return None
     return f"written by {written_by} ranks, and only so many can load it; now there are {world_size}"

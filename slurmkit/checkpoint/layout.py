@@ -34,6 +34,9 @@ class Verdict(NamedTuple):
     saved: float | None = None
     """Epoch seconds at which it became complete: mtime of its marker, or of its newest file."""
 
+    is_tied: bool = False
+    """Whether only as many ranks as wrote it can load it, though its layout reshards."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -45,7 +48,7 @@ class Layout:
     """What `[checkpoint] resume` usually is, e.g. `("--load", "{directory}", "--ckpt-step", "{step}")`."""
 
     reshards: bool
-    """Whether another number of ranks can load it."""
+    """Whether another number of ranks can load it, unless the verdict on one says that it is tied."""
 
     step_of: Callable[[str], int | None]
     """The step by the entry's name alone; None where the name tells none."""

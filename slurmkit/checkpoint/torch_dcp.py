@@ -87,14 +87,14 @@ def _verify_names(path: Path, names: Set[str], *, deep: bool) -> Verdict:
 
 
 def _verify_ranks(path: Path, names: Set[str], ranks: Sequence[int], *, deep: bool) -> Verdict:
-    """Saved with `use_collectives=False`: each rank has metadata of its own."""
+    """Saved with `use_collectives=False`: each rank has metadata of its own, and loads by these alone."""
     lacking = next(rank for rank in itertools.count() if rank not in ranks)
     writers = {int(found[1]) for found in map(_SHARD.fullmatch, names) if found}
     silent = sorted(writers - set(ranks))
     if lacking < len(ranks) or silent:
         raise _Fault("incomplete", f"__{silent[0] if silent else lacking}{METADATA} is not there")
     verdict = _verify_saved(path, names, [f"__{rank}{METADATA}" for rank in ranks], deep=deep)
-    return verdict._replace(world_size=len(ranks))
+    return verdict._replace(world_size=len(ranks), is_tied=True)
 
 
 def _verify_saved(path: Path, names: Set[str], markers: Sequence[str], *, deep: bool) -> Verdict:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from slurmkit.checkpoint.layout import Layout
 
-RULES = 1
+RULES = 2
 """Raised where a layout's rules change: what was complete by older ones is looked at again."""
 MOST = 1000
 """Verdicts in one file; those not asked for the longest go first."""

@@ -20,7 +20,7 @@ from slurmkit.checkpoint.discovery import Candidate
 from slurmkit.checkpoint.layout import Layout, Verdict
 from slurmkit.errors import UsageError
 from tests.unit.checkpoint.otherlike import saved, write
-from tests.unit.checkpoint.torchlike import aged, write_dcp
+from tests.unit.checkpoint.torchlike import aged, write_dcp, write_dcp_per_rank
 
 
 def committed(path: Path, **fields: int) -> Path:
@@ -162,6 +162,22 @@ def test_another_number_of_ranks_is_fine_where_the_layout_reshards(
     one = known._replace(verdict=known.verdict._replace(world_size=8))
     monkeypatch.setattr(choice, "newest_first", lambda *_: iter([one]))
     assert choose(tmp_path, world_size=4).chosen == one
+
+
+@pytest.mark.parametrize(("world_size", "step"), [(None, 2), (4, 2), (2, 1), (8, 1)])
+@pytest.mark.parametrize("layout", ["auto", "torch-dcp", "torchtitan"])
+def test_what_was_saved_without_collectives_is_tied_to_its_ranks_though_its_layout_reshards(
+    tmp_path: Path, layout: str, world_size: int | None, step: int
+) -> None:
+    write_dcp(tmp_path / "step-1", ranks=2)
+    write_dcp_per_rank(tmp_path / "step-2", 4)
+    kept = tmp_path / "kept.json"
+    aged(tmp_path, 100)
+    for _ in range(2):  # the second time from what is kept
+        found = choose(tmp_path, layout, world_size=world_size, kept=kept)
+        assert (found.chosen and found.chosen.step) == step
+        if step == 1:
+            assert "written by 4 ranks" in found.refused[0].verdict.reason
 
 
 def test_one_who_did_not_say_how_many_ranks_wrote_it_is_trusted(tmp_path: Path) -> None:

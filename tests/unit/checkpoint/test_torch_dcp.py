@@ -254,30 +254,16 @@ def test_a_data_file_that_is_no_file_is_refused(folder: Path, kind: str) -> None
     assert judge(folder, deep=True)[0] in {"damaged", "incomplete"}
 
 
-def per_rank(folder: Path, ranks: int, *, whole: int | None = None) -> Path:
-    """As `use_collectives=False` leaves it: each rank's piece of one tensor, and metadata of its own."""
-    folder.mkdir()
-    for rank in range(ranks):
-        item = torchlike.saved(torchlike.Tensor(torchlike.floats(100, rank)))
-        (folder / f"__{rank}_0.distcp").write_bytes(item)
-        text = torchlike.metadata(
-            [("w", f"__{rank}_0.distcp", 0, len(item))],
-            shapes={"w": (100 * (whole or ranks), [(100 * rank, 100)])},
-        )
-        (folder / f"__{rank}.metadata").write_bytes(text)
-    return folder
-
-
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_save_without_collectives_is_complete_and_tells_its_ranks(tmp_path: Path, deep: bool) -> None:
-    verdict = torch_dcp.verify(per_rank(tmp_path / "a", 4), deep)
+    verdict = torch_dcp.verify(torchlike.write_dcp_per_rank(tmp_path / "a", 4), deep)
     assert (verdict.state, verdict.world_size) == ("complete", 4)
     assert len(verdict.rests_on) == 8
 
 
 @pytest.mark.parametrize("gone", ["__1.metadata", "__3.metadata", "__2_0.distcp"])
 def test_a_save_without_collectives_that_lacks_a_file_is_incomplete(tmp_path: Path, gone: str) -> None:
-    folder = per_rank(tmp_path / "a", 4)
+    folder = torchlike.write_dcp_per_rank(tmp_path / "a", 4)
     (folder / gone).unlink()
     assert judge(folder) == ("incomplete", f"{gone} is not there")
 
@@ -285,7 +271,7 @@ def test_a_save_without_collectives_that_lacks_a_file_is_incomplete(tmp_path: Pa
 def test_a_save_without_collectives_that_lacks_its_last_rank_does_not_cover_its_tensors(
     tmp_path: Path,
 ) -> None:
-    state, reason = judge(per_rank(tmp_path / "a", 3, whole=4))
+    state, reason = judge(torchlike.write_dcp_per_rank(tmp_path / "a", 3, whole=4))
     assert (state, reason) == ("incomplete", "the ranks' .metadata place 300 of 400 numbers of w")
 
 

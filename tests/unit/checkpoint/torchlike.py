@@ -149,6 +149,18 @@ def write_dcp(folder: Path, *, ranks: int = 3, items: int = 3, seed: int = 0, fi
     return folder
 
 
+def write_dcp_per_rank(folder: Path, ranks: int, *, whole: int | None = None) -> Path:
+    """As `use_collectives=False` leaves it: each rank's piece of one tensor, and metadata of its own."""
+    folder.mkdir()
+    for rank in range(ranks):
+        item = saved(Tensor(floats(100, rank)))
+        (folder / f"__{rank}_0.distcp").write_bytes(item)
+        shapes = {"w": (100 * (whole or ranks), [(100 * rank, 100)])}
+        places = [("w", f"__{rank}_0.distcp", 0, len(item))]
+        (folder / f"__{rank}.metadata").write_bytes(metadata(places, shapes=shapes))
+    return folder
+
+
 def aged(path: Path, seconds: float) -> Path:
     """Let a file, or all files of a directory, have been written so many seconds earlier."""
     for one in [path, *(path.rglob("*") if path.is_dir() else [])]:
