@@ -154,6 +154,7 @@ def _finished(evidence: Evidence) -> Diagnosis | None:
         return None
     steps = [step for step in (evidence.at_step, evidence.checkpoint_step) if step is not None]
     was_told = evidence.at_limit or evidence.hung or evidence.told or signal.SIGTERM in evidence.received
+    was_told = was_told or seen_of.is_aborted(evidence)
     if evidence.total is not None and steps:
         # Programs that count from 0 tell of the last step as total - 1.
         needed = evidence.total if was_told else evidence.total - 1
@@ -283,6 +284,8 @@ def _by_cause(evidence: Evidence) -> Diagnosis | None:
 def _by_end(evidence: Evidence) -> Diagnosis | None:
     """What is left: the bare exit code or signal."""
     first, job_exit = evidence.first_failure, evidence.job_exit
+    if evidence.exit_code == 0 and seen_of.is_aborted(evidence):
+        return Diagnosis("killed", "somebody ended the step: srun gave its tasks up, and knows no exit code")
     if evidence.exit_code == 0 or evidence.restart_lost:
         lost = Diagnosis("agent-died", "the agent is gone without a last word")
         return _ended_early(evidence) if evidence.exit_code == 0 else lost

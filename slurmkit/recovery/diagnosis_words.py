@@ -22,6 +22,8 @@ ENDED = re.compile(
     r"(?: DUE TO (?P<why>TIME LIMIT|PREEMPTION|JOB REQUEUE|NODE (?:\S+ )?FAILURE))?"
 )
 """srun's word on a step that Slurm ended."""
+ABORTED = re.compile(r"Job step aborted|forcing job termination|Force Terminated StepId=")
+"""srun's word where it does not know how the tasks ended: its exit code may be 0 then."""
 WHY: Mapping[str, str] = {
     "TIME": "TIMEOUT",
     "PREEMPTION": "PREEMPTED",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from slurmkit.recovery.causes import FRAMES
+from slurmkit.recovery.diagnosis_words import ABORTED
 from slurmkit.recovery.exits import in_words
 from slurmkit.run.sentences import end_in_words, signal_in_words
 
@@ -100,6 +101,11 @@ def error_line(words: Sequence[str]) -> str | None:
     """The line that names the error: the last that looks like one, else the last that is no stack's."""
     told = [line.strip() for line in words if line.strip() and not line.startswith(FRAMES)]
     return next((line for line in reversed(told) if _ERROR.search(line)), told[-1] if told else None)
+
+
+def is_aborted(evidence: Evidence) -> bool:
+    """Whether srun went without an exit code from each of the tasks."""
+    return ABORTED.search("\n".join(evidence.srun_lines)) is not None
 
 
 def signature(diagnosis: Diagnosis, evidence: Evidence) -> str:

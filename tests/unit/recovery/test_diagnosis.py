@@ -41,6 +41,11 @@ def due_to(why: str) -> tuple[str, ...]:
         ("finished", Evidence(exit_code=0, at_step=99, total=100)),
         ("finished", Evidence(exit_code=0, at_step=40, checkpoint_step=100, total=100, told=15)),
         ("finished", Evidence(exit_code=0, total=100)),
+        ("killed", Evidence(exit_code=0, srun_lines=("srun: Job step aborted: Waiting up to 7 seconds",))),
+        (
+            "killed",
+            Evidence(exit_code=0, at_step=50, total=100, srun_lines=("srun: forcing job termination",)),
+        ),
         ("ended-early", Evidence(exit_code=0, at_step=50, total=100)),
         ("ended-early", Evidence(exit_code=0, checkpoint_step=50, total=100, job_state="COMPLETED")),
         ("time-limit", Evidence(exit_code=0, at_step=99, total=100, at_limit=True)),
