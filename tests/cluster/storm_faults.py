@@ -127,8 +127,19 @@ def kill_agent(target: Target) -> str:
     return "agent"
 
 
+def wait_until_saved(target: Target) -> None:
+    """Wait until slurmctld has written down that the job runs.
+
+    Killed before, it would launch the job once more, on a node that has it already, and drain that node.
+    """
+    saved = target.testbed.layout.base / "state" / "job_state"
+    started = target.view.events("attempt-started")[-1]["time"]
+    until(lambda: saved.exists() and saved.stat().st_mtime > started, "slurmctld has saved its state")
+
+
 def kill_daemon(name: str) -> Callable[[Target], str]:
     def strike(target: Target) -> str:
+        wait_until_saved(target)
         with away(target.testbed, name):
             wait_for_steps(target.view, GOES_ON)
         return name
@@ -138,6 +149,7 @@ def kill_daemon(name: str) -> Callable[[Target], str]:
 
 def kill_rank_without_slurmctld(target: Target) -> str:
     """A rank dies while nobody can start another step; slurmctld comes back a few seconds later."""
+    wait_until_saved(target)
     with away(target.testbed, "slurmctld"):
         since = time.time()
         hit = kill_rank(target)
