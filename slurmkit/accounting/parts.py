@@ -152,7 +152,8 @@ def _by_type(source: str) -> tuple[str, str]:
         " 'n': regexp_extract(one, '(\\d+)$', 1)::INTEGER})"
         " ELSE [{'t': gpu_type, 'n': gpus}] END"
     )
-    spread = f"(SELECT *, unnest({shares}) AS share, unnest(range(1, len({shares}) + 1)) AS of_type FROM jobs) jobs"
+    numbers = f"unnest(range(1, len({shares}) + 1)) AS of_type"
+    spread = f"(SELECT *, unnest({shares}) AS share, {numbers} FROM jobs) jobs"
     once = ", ".join(f"CASE WHEN of_type = 1 THEN {name} ELSE 0 END AS {name}" for name in OF_THE_JOB)
     return (
         f"jobs.* EXCLUDE (share) REPLACE (share.t AS gpu_type, share.n AS gpus, {once})",
