@@ -1,12 +1,13 @@
 """A small network that all ranks train together with PyTorch's DDP: NCCL on GPUs, gloo elsewhere.
 
 Checkpoints are torch.distributed.checkpoint's, in `checkpoints/step-00010` and so on. `--resume` goes on from
-one and comes, with as many ranks as before, to what a run without a break comes to, but for rounding.
+one and comes, with as many ranks as before, to the very bits that a run without a break comes to.
 """
 
 import argparse
 import hashlib
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.nn.parallel import DistributedDataParallel
 
 from slurmkit import progress
+from slurmkit.checkpoint import requested
 from slurmkit.launch import rank_from_env
 
 ME = rank_from_env()
@@ -26,8 +28,9 @@ BATCH = 16
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
-    parser.add_argument("--checkpoints", default="checkpoints", metavar="DIRECTORY")
+    parser.add_argument("--step-time", type=float, default=0.0, help="seconds added to each step")
+    parser.add_argument("--save-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--checkpoints", default=os.environ.get("SLURMKIT_CHECKPOINTS", "checkpoints"))
     parser.add_argument("--resume", metavar="CHECKPOINT")
     return parser.parse_args()
 
@@ -39,11 +42,18 @@ def batch(step, device):
     return inputs.to(device), inputs.sin().sum(dim=1, keepdim=True).to(device)
 
 
-def save(path, model, optimizer, step):
+def asked(device):
+    """Whether any rank is asked for a checkpoint. All hear the same: they save at the same step."""
+    flag = torch.tensor(requested(), dtype=torch.int32, device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag)
+
+
+def save(folder, model, optimizer, step):
     """All ranks write their parts; last comes `.metadata`, which says that the checkpoint is whole."""
     weights, state = get_state_dict(model, optimizer)
     whole = {"model": weights, "optimizer": state, "step": step}
-    checkpoint.save(whole, checkpoint_id=path)
+    checkpoint.save(whole, checkpoint_id=os.path.join(folder, f"step-{step:05}"))
 
 
 def load(path, model, optimizer):
@@ -68,24 +78,34 @@ def train(options, device):
     network = nn.Sequential(nn.Linear(FEATURES, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
     model = DistributedDataParallel(network)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    # At its first backward DDP lays the gradients out, for all later ones: the order of its sums is then the
+    # same whichever step a run starts at.
+    model(batch(0, device)[0]).sum().backward()
+    optimizer.zero_grad()
     first = load(options.resume, model, optimizer) if options.resume else 0
     print(f"rank {ME.rank}: starts at step {first} on {device}", flush=True)
+    has_been_asked = False
     for step in range(first + 1, options.steps + 1):
         with progress.phase("data"):
             inputs, targets = batch(step, device)
+            time.sleep(options.step_time)
         with progress.phase("compute"):
             loss = nn.functional.mse_loss(model(inputs), targets)
         # DDP averages gradients while backward computes them: here a rank waits for the others.
         with progress.phase("sync"):
             loss.backward()
+            is_asked = not has_been_asked and asked(device)
         with progress.phase("compute"):
             optimizer.step()
             optimizer.zero_grad()
-        progress.step(step, loss=loss.item())
-        if step % options.checkpoint_every == 0:
+        if is_asked or step % options.save_every == 0 or step == options.steps:
             with progress.phase("checkpoint"):
-                save(os.path.join(options.checkpoints, f"step-{step:05}"), model, optimizer, step)
-    print(f"rank {ME.rank}: step {options.steps}, loss {loss.item():.4f}, parameters {fingerprint(network)}")
+                save(options.checkpoints, model, optimizer, step)
+        has_been_asked = has_been_asked or is_asked
+        progress.step(step, loss=loss.item())
+        if ME.rank == 0:
+            print(f"step {step}, loss {loss.item():.4f}{', saved as asked' if is_asked else ''}", flush=True)
+    print(f"rank {ME.rank}: ends at step {options.steps}, parameters {fingerprint(network)}")
 
 
 def main():

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import signal
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.site import Site
+from slurmkit.testbed.process import all_pids, identify, read_items
+from tests.cluster import ranks
+from tests.cluster.site import Site, until
+from tests.cluster.storm_view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
+    from slurmkit.testbed.process import Process
     from slurmkit.testbed.testbed import Testbed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,3 +41,61 @@ def run(site: Site, *options: str) -> str:
     out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 0, f"{out}\n{err}"
     return out.splitlines()[0]
+
+
+def lines(site: Site, run: str, pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
+    """What a pattern finds in each rank's logs, by attempt and rank; of several places the last."""
+    found = [list(pattern.finditer(text)) for text in ranks.printed(site, run)]
+    return [matches[-1].groups() if matches else () for matches in found]
+
+
+def interruptible(site: Site, program: str, folder: str) -> View:
+    """The example with slow steps and many checkpoints in this folder; when it returns one is there."""
+    slowly = ["python", program, "--step-time", "0.5", "--save-every", "4"]
+    options = (f"command={json.dumps(slowly)}", f"checkpoint.path={json.dumps(folder)}")
+    run_id = site.submit("job.toml", *(word for option in options for word in ("--set", option)))
+    view = View(site, run_id, site.work / folder)
+    until(lambda: view.events("checkpoint-complete"), "a checkpoint is complete", BOUND)
+    return view
+
+
+def program_of(view: View, rank: int) -> Process:
+    """A rank's program."""
+    wanted = {f"SLURMKIT_RUN_ID={view.run_id}", f"RANK={rank}"}
+    found = [identify(pid) for pid in all_pids() if wanted <= set(read_items(pid, "environ"))]
+    (process,) = filter(None, found)
+    return process
+
+
+def end(view: View) -> dict[str, Any]:
+    """How the run ended, which it has to within `BOUND` seconds."""
+    until(lambda: view.has_ended, "the run ends", BOUND)
+    told: dict[str, Any] = view.events("run-ended")[-1]
+    return told
+
+
+def assert_goes_on_after_a_kill(view: View) -> int:
+    """Kill rank 3; the run is started again in place, from its newest checkpoint. The step of that."""
+    program_of(view, 3).kill(signal.SIGKILL)
+    assert end(view)["outcome"] == "completed"
+    assert [(one["kind"], one["rank"]) for one in view.events("diagnosed")] == [("killed", 3)]
+    assert [one["action"] for one in view.events("decided")] == ["restart"]
+    (before,) = view.events("step-ended")[:1]
+    newest = [one for one in view.events("checkpoint-complete") if one["time"] <= before["time"]][-1]
+    step: int = view.events("checkpoint-chosen")[-1]["at_step"]
+    assert step >= newest["at_step"]
+    return step
+
+
+def assert_saves_when_asked(view: View) -> int:
+    """Give Slurm's warning of the time limit; the run saves, and goes on from there. The step of that."""
+    view.testbed.command(["scancel", "--batch", "--signal=USR1", view.job])
+    assert end(view)["outcome"] == "completed"
+    (asked,) = view.events("checkpoint-requested")
+    saved = [one for one in view.events("checkpoint-complete") if one["attempt"] == asked["attempt"]][-1]
+    assert saved["saved"] >= asked["time"] - 1
+    assert [one["kind"] for one in view.events("diagnosed")] == ["time-limit"]
+    assert [one["attempt"] for one in view.events("attempt-started")] == [f"{view.job}-0", f"{view.job}-1"]
+    step: int = view.events("checkpoint-chosen")[-1]["at_step"]
+    assert step == saved["at_step"]
+    return step

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import ranks
 from tests.framework import examples
 
 if TYPE_CHECKING:
@@ -21,7 +19,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.framework, pytest.mark.cluster]
 
 START = re.compile(r"rank (\d): starts at step (\d+) on cpu")
-END = re.compile(r"rank (\d): step (\d+), loss ([\d.]+), parameters ([0-9a-f]{12})")
+END = re.compile(r"rank (\d): ends at step (\d+), parameters ([0-9a-f]{12})")
+AS_ASKED = re.compile(r"step (\d+), loss [\d.]+, saved as asked")
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +35,11 @@ def trained(site: Site) -> str:
     return examples.run(site)
 
 
-def lines(site: Site, run: str, pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
-    found = [pattern.search(text) for text in ranks.printed(site, run)]
-    return [match.groups() if match else () for match in found]
-
-
 def test_all_ranks_end_with_the_same_parameters(site: Site, trained: str) -> None:
-    assert lines(site, trained, START) == [(str(rank), "0") for rank in range(8)]
-    ends = lines(site, trained, END)
+    assert examples.lines(site, trained, START) == [(str(rank), "0") for rank in range(8)]
+    ends = examples.lines(site, trained, END)
     assert [end[:2] for end in ends] == [(str(rank), "20") for rank in range(8)]
-    assert len({end[3] for end in ends}) == 1
+    assert len({end[2] for end in ends}) == 1
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
@@ -62,11 +56,18 @@ def test_the_checkpoints_are_complete_and_load(site: Site, trained: str) -> None
         assert state["step"] == int(folder.name[-5:])
 
 
-def test_a_resumed_run_comes_to_the_same_losses(site: Site, trained: str) -> None:
-    command = ["python", "train.py", "--resume", "checkpoints/step-00010", "--checkpoints", "others"]
-    run = examples.run(site, "--set", f"command={json.dumps(command)}")
-    assert lines(site, run, START) == [(str(rank), "10") for rank in range(8)]
-    ends = zip(lines(site, run, END), lines(site, trained, END), strict=True)
-    for (rank, step, loss, _), (*expected, expected_loss, _) in ends:
-        assert [rank, step] == expected
-        assert float(loss) == pytest.approx(float(expected_loss), abs=2e-4)
+def test_a_killed_rank_leaves_no_trace_in_the_parameters(site: Site, trained: str) -> None:
+    view = examples.interruptible(site, "train.py", "killed")
+    step = examples.assert_goes_on_after_a_kill(view)
+    assert examples.lines(site, view.run_id, START) == [(str(rank), str(step)) for rank in range(8)]
+    assert examples.lines(site, view.run_id, END) == examples.lines(site, trained, END)
+
+
+def test_when_asked_all_ranks_save_at_the_same_step_and_the_run_goes_on(site: Site, trained: str) -> None:
+    view = examples.interruptible(site, "train.py", "asked")
+    step = examples.assert_saves_when_asked(view)
+    (saved_at,), *_ = examples.lines(site, view.run_id, AS_ASKED)
+    assert int(saved_at) <= step  # the next ordinary save may come before the step is ended
+    last = examples.lines(site, view.run_id, START)[-8:]
+    assert last == [(str(rank), str(step)) for rank in range(8)]
+    assert examples.lines(site, view.run_id, END)[-8:] == examples.lines(site, trained, END)
