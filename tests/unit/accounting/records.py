@@ -76,8 +76,8 @@ def ledger_of(
     """The records as a ledger, in memory.
 
     A job has its elapsed time and its end from each other; one hour where it has neither, and no end where
-    it is said to be None: then it runs, and its time is known until `elapsed` after its start. Numbers count from 1. A
-    step belongs to the last job before it in `jobs` that has its number, by default the first job's.
+    it is said to be None: then it runs, and its time is known until `elapsed` after its start. Numbers
+    count from 1. A step belongs to the last of `jobs` that has its number, by default the first's.
     """
     rows = [_job(index, one) for index, one in enumerate(jobs, 1)]
     of_number = {row["job_number"]: row for row in rows}
