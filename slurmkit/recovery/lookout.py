@@ -6,6 +6,9 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurmkit.errors import SlurmkitError
+from slurmkit.recovery import report
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -37,6 +40,7 @@ class Lookout:
         self._thread: threading.Thread | None = None
         self._due = clock.monotonic() + LEAST
         self._pause = LEAST
+        self._told: str | None = None
         self.is_urgent = False
 
     def tick(self) -> Look | None:
@@ -69,6 +73,18 @@ class Lookout:
 
     def _run(self) -> None:
         began = self._clock.monotonic()
-        found = self._look()
-        self._pause = min(max(LEAST, PATIENCE * (self._clock.monotonic() - began)), GREATEST)
-        self._found.put(found)
+        found = Look(None)
+        try:
+            found = self._look()
+            self._told = None
+        except (OSError, SlurmkitError) as error:
+            self._tell((error.what if isinstance(error, SlurmkitError) else error.strerror) or repr(error))
+        finally:
+            # After a look that failed, too, there is another one.
+            self._pause = min(max(LEAST, PATIENCE * (self._clock.monotonic() - began)), GREATEST)
+            self._found.put(found)
+
+    def _tell(self, why: str) -> None:
+        if why != self._told:
+            report.say(f"the checkpoints could not be looked at: {why}")
+        self._told = why
