@@ -99,9 +99,8 @@ def unexplained(setting: Setting) -> Attempt | None:
     explained: set[str | None] = set()
     for event in told:
         if event.kind == "step-started":
-            explained.discard(
-                event.text("attempt")
-            )  # what was said of an earlier start says nothing of this one
+            # What was said of an earlier start says nothing of this one.
+            explained.discard(event.text("attempt"))
         elif event.kind in {"diagnosed", "run-ended"}:
             explained.add(event.text("attempt"))
     task = setting.attempt.job_id.partition("_")[2]
