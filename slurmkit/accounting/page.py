@@ -88,7 +88,7 @@ def _shown(answered: Answered, name: str, sheet: Sheet) -> Shown:
     values = [[row[column.name] for column in sheet.columns] for row in rows]
     drawn = figure(table, answered.question, rows)
     # `</script>` in a job's name must not end the script.
-    text = json.dumps(drawn).replace("</", "<\\/") if drawn else None
+    text = json.dumps(drawn, ensure_ascii=False).replace("</", "<\\/") if drawn else None
     return Shown(name, sheet, values, text)
 
 
