@@ -8,12 +8,18 @@ def count(text: str | None, name: str = "gpu") -> int:
 
     What stands in parentheses (sockets, indices) may itself have commas; a name alone is one.
     """
-    found = 0
+    return sum(by_type(text, name).values())
+
+
+def by_type(text: str | None, name: str = "gpu") -> dict[str, int]:
+    """The same for each type; those without one are under an empty name."""
+    found: dict[str, int] = {}
     for part in _outside_parentheses(text or "").split(","):
         words = part.strip().split(":")
         if words[0] == name:
             numbers = [int(word) for word in words[1:] if word.isdigit()]
-            found += numbers[-1] if numbers else 1
+            kind = next((word for word in words[1:] if not word.isdigit() and word != "no_consume"), "")
+            found[kind] = found.get(kind, 0) + (numbers[-1] if numbers else 1)
     return found
 
 
