@@ -1,0 +1,80 @@
+"""`slurmkit accounting export`: figures of a cluster for Prometheus' node exporter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmkit.cli.context import connect, system_clock
+from slurmkit.cli.output import note
+from slurmkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from slurmkit.accounting.prometheus import Family
+
+READABLE = 0o644
+"""node exporter runs as another user."""
+
+
+@click.command("export")
+@click.option(
+    "--textfile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="PATH",
+    help="Write here; the name ends in .prom.",
+)
+@click.option(
+    "--window", default="7d", show_default=True, metavar="D", help="How far back records are asked."
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A store or a dump instead of your store.",
+)
+def command(*, textfile: Path, window: str, source: Path | None) -> None:
+    """Write the state of the cluster where Prometheus' node exporter looks for it.
+
+    Jobs and GPUs come from slurmctld and are as of now. How long jobs waited and how they ended come from the
+    records that `slurmkit accounting sync` has stored, where there are some. The file is replaced as a whole.
+    """
+    from slurmkit.accounting import prometheus
+    from slurmkit.launch.files import write_atomically
+
+    if textfile.suffix != ".prom":
+        raise UsageError(
+            f"{textfile.name} would not be read", hint="node exporter takes only files that end in .prom"
+        )
+    slurm = connect()
+    cluster = slurm.config().get("ClusterName", "")
+    families = prometheus.live(cluster, slurm.partitions(), slurm.nodes(), slurm.jobs())
+    text = prometheus.exposition([*families, *_of_records(source, window)])
+    try:
+        write_atomically(textfile, text.encode(), READABLE)
+        textfile.chmod(READABLE)
+    except OSError as error:
+        raise UsageError(f"cannot write {textfile}", where=error.strerror) from error
+
+
+def _of_records(source: Path | None, window: str) -> list[Family]:
+    """What the records say; nothing, and a note, where there is no store yet."""
+    from contextlib import closing
+
+    from slurmkit.accounting import periods, prometheus
+    from slurmkit.accounting.question import question
+    from slurmkit.accounting.source import open_source
+
+    now, zone = system_clock().now(), periods.local_zone()
+    since, until = periods.window(window, None, now=now, zone=zone)
+    try:
+        ledger = open_source(source)
+    except UsageError as error:
+        if source is not None:
+            raise
+        note(f"nothing of how jobs waited and ended: {error}")
+        return []
+    with closing(ledger):
+        return prometheus.history(ledger, question(since=since, until=until or now, zone=zone))
