@@ -64,8 +64,8 @@ def live(
     return [
         Family(
             "slurmkit_jobs",
-            "Jobs in the queue by partition, each task of an array one. What waits for several stands under their "
-            "list.",
+            "Jobs in the queue by partition, each task of an array one. What waits for several stands under "
+            "their list.",
             _jobs(cluster, partitions, jobs),
         ),
         Family(
