@@ -78,7 +78,9 @@ def _start_once(setting: Setting, course: Course) -> StepEnd:
     for again in range(STARTS_FOR_A_PORT):
         number, course.started = course.started, course.started + 1
         if again:
-            report.say("the step starts again, with another port")
+            own = setting.environ.get("MASTER_PORT")
+            how = f"in case MASTER_PORT={own} is free by now" if own else "with another port"
+            report.say(f"the step starts again, {how}")
         if choice is not None:
             resuming.note_choice(setting, number, choice)
         end = run_step(setting, number, placement, address, choice.chosen if choice else None)
