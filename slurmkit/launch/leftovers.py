@@ -28,25 +28,33 @@ def end_leftovers(run_id: str, job_id: str | None) -> tuple[int, int]:
 
     `job_id` is SLURM_JOB_ID where other tasks of the same array are to be left alone.
     """
-    found = of_run(read_processes(), run_id, job_id)
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + GONE_WITHIN
-    left = found
-    while (left := [pid for pid in left if is_there(pid)]) and time.monotonic() < until:
-        time.sleep(LOOK)
-    return len(found), len(left)
+    ended: set[int] = set()
+    # Again, for one of them may have started another just before its end.
+    while time.monotonic() < until and (found := of_run(read_processes(), run_id, job_id)):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended.update(found)
+        while left := [pid for pid in ended if is_there(pid)]:
+            if time.monotonic() >= until:
+                return len(ended), len(left)
+            time.sleep(LOOK)
+    return len(ended), 0
 
 
 def of_run(processes: Iterable[Process], run_id: str, job_id: str | None) -> Sequence[int]:
-    """The processes of a run's ranks. The agent and its srun are in no step, and what asks has no run id."""
+    """The processes of a run's ranks. The agent and its srun are in no step, and what asks has no run id.
+
+    A job that a rank has submitted inherits all that, and is known by a job id that its attempt has not.
+    """
     return [
         one.pid
         for one in processes
         if one.environ.get("SLURMKIT_RUN_ID") == run_id
         and one.environ.get("SLURM_STEP_ID")
-        and job_id in (None, one.environ.get("SLURM_JOB_ID"))
+        and one.environ.get("SLURM_JOB_ID")
+        == (job_id or one.environ.get("SLURMKIT_ATTEMPT", "").rpartition("-")[0])
     ]
 
 
