@@ -30,6 +30,7 @@ JOBS = (
     Column("het_job", "BIGINT", "the number of the heterogeneous job; NULL outside one"),
     Column("het_offset", "BIGINT", "the component's number"),
     Column("user", "VARCHAR", "user"),
+    Column("uid", "BIGINT", "the user's number; sacct names by number who cancelled a job"),
     Column("account", "VARCHAR", "account"),
     Column("partition", "VARCHAR", "partition; of a job that waits for several, the list"),
     Column("qos", "VARCHAR", "quality of service"),
