@@ -13,7 +13,7 @@ from slurmkit.cli.context import connect, find_run, run_argument, system_clock
 from slurmkit.cli.failure import failure_lines
 from slurmkit.cli.output import Answer, cell, note, output
 from slurmkit.cli.waiting import describe
-from slurmkit.errors import SlurmError
+from slurmkit.errors import SlurmError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def _records(dossier: Dossier, told: Sequence[Event]) -> Sequence[Job]:
         return connect(dossier.cluster).accounting(
             ids, since=dossier.record.created, duplicates=True, steps=False
         )
-    except SlurmError as error:
+    except (SlurmError, UsageError) as error:
         note(f"{error.what}: only what slurmkit itself saw is shown")
         return ()
 
@@ -153,12 +153,13 @@ def _story(moments: Sequence[Moment]) -> Iterator[str]:
 
 
 def _folded(moments: Sequence[Moment]) -> Iterator[tuple[Moment, int]]:
-    """Of checkpoints in a row only the last, and how many there were before it."""
+    """Of checkpoints in a row only the last, and how many there were before it; of `keep` at work nothing."""
     from itertools import groupby
 
-    for (kind, _), group in groupby(moments, key=lambda moment: (moment.kind, moment.source)):
+    kept = (moment for moment in moments if moment.kind != "checkpoint-removed")
+    for (kind, _), group in groupby(kept, key=lambda moment: (moment.kind, moment.source)):
         same = list(group)
-        if kind in {"checkpoint-complete", "checkpoint-removed"}:
+        if kind == "checkpoint-complete":
             yield same[-1], len(same) - 1
         else:
             yield from ((moment, 0) for moment in same)

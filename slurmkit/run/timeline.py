@@ -35,8 +35,26 @@ def timeline(told: Iterable[Event], jobs: Iterable[Job]) -> list[Moment]:
     receipts = [event.time for event in told if event.kind in {"submitted", "adopted"}]
     of_slurm = [moment for job in jobs for moment in _of_job(job, receipts)]
     # Slurm's own record of an end is there: the copy that was kept of it says nothing more.
-    of_events = [_of_event(event) for event in told if event.kind != "job-ended" or not of_slurm]
+    of_events = _not_twice(event for event in told if event.kind != "job-ended" or not of_slurm)
     return sorted(of_events + of_slurm, key=lambda moment: moment.time)
+
+
+def _not_twice(told: Iterable[Event]) -> list[Moment]:
+    """Each event in words; what one said, the next need not say again: an end, why it was, what follows."""
+    moments: list[Moment] = []
+    known = ""
+    for event in told:
+        moment = _of_event(event)
+        sentence = event.text("sentence") or ""
+        if event.kind == "diagnosed":
+            why = sentence.partition(": ")[2] or sentence
+            if moments and moments[-1].kind == "step-ended" and why and why in moments[-1].text:
+                moment = moment._replace(text=moment.text.removesuffix(f": {sentence}"))
+            known = sentence
+        elif event.kind == "decided" and known:
+            moment = moment._replace(text=moment.text.replace(f": {known}", "", 1))
+        moments.append(moment)
+    return moments
 
 
 def _of_event(event: Event) -> Moment:

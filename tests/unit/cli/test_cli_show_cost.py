@@ -230,3 +230,19 @@ class TestCosts:
         with pytest.raises(MissingRequirement) as caught:
             api.costs()
         assert caught.value.hint == "pip install 'slurmkit-hpc[reports]'"
+
+
+def test_what_one_event_has_said_the_next_need_not_say_again() -> None:
+    why = "somebody killed the program"
+    sentence = f"rank 3 on n1: {why}"
+    at = Story().events[0].time
+    failure = {"rank": 3, "host": "n1", "signal": 9, "cause": {"sentence": why}}
+    told = [
+        events.Event(at, "step-ended", {"exit_code": 143, "first_failure": failure}),
+        events.Event(at, "diagnosed", {"kind": "killed", "sentence": sentence}),
+        events.Event(at, "decided", {"action": "restart", "reason": f"{sentence}: once more in place"}),
+    ]
+    assert [moment.text for moment in timeline(told, [])][1:] == [
+        "diagnosed as killed",
+        "restart in place: once more in place",
+    ]
