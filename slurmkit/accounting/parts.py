@@ -91,7 +91,7 @@ def parts(ledger: Ledger, question: Question) -> Query:
     """
     span = window_of(ledger, question)
     condition = chosen(question)
-    values = condition.values | {"since": _micro(span.since), "until": _micro(span.until)}
+    values = condition.values | {"since": micro(span.since), "until": micro(span.until)}
     kinds = [kind for kind in question.by if kind in GROUPED_BY_TIME]
     begin, end = ("greatest($since, p.since)", "least($until, p.until)") if kinds else ("$since", "$until")
     source = "jobs"
@@ -116,7 +116,8 @@ def parts(ledger: Ledger, question: Question) -> Query:
     )
 
 
-def _micro(moment: datetime) -> int:
+def micro(moment: datetime) -> int:
+    """A point in time as DuckDB's epoch_us has it."""
     return int(moment.timestamp()) * 1_000_000
 
 
@@ -126,8 +127,8 @@ def _cut_by_time(kinds: list[str], span: Window, question: Question) -> tuple[st
     pieces = [(piece.name, piece.since, piece.until) for piece in periods(fine, *span, question.zone)]
     values: dict[str, Any] = {
         "piece_names": [name for name, _, _ in pieces],
-        "piece_since": [_micro(since) for _, since, _ in pieces],
-        "piece_until": [_micro(until) for _, _, until in pieces],
+        "piece_since": [micro(since) for _, since, _ in pieces],
+        "piece_until": [micro(until) for _, _, until in pieces],
     }
     unnested = "unnest($piece_since) AS since, unnest($piece_until) AS until"
     named = f'unnest($piece_names) AS "{fine}"'
