@@ -117,6 +117,7 @@ def parts(ledger: Ledger, question: Question) -> Query:
 
 
 def micro(moment: datetime) -> int:
+    """The moment as SQL's epoch_us has it, whole seconds."""
     """A point in time as DuckDB's epoch_us has it."""
     return int(moment.timestamp()) * 1_000_000
 
