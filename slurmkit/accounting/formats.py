@@ -44,13 +44,19 @@ class Sheet(NamedTuple):
 
 def in_words(value: Any, kind: Kind, zone: tzinfo) -> str:  # noqa: ANN401 - a cell of a DataFrame
     """A value as a person reads it; `-` where it is not known."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT differ from themselves
+    if _is_missing(value):
         return "-"
     if kind == "time":
         return f"{value.astimezone(zone):%Y-%m-%d %H:%M:%S}"
     if kind == "text":
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
     return WORDS[kind](float(value))
+
+
+def _is_missing(value: Any) -> bool:  # noqa: ANN401 - a cell of a DataFrame
+    from pandas import isna
+
+    return bool(isna(value))
 
 
 def _ratio(value: float) -> str:
@@ -107,7 +113,7 @@ def _sheet(answered: Answered, table: Table, frame: DataFrame) -> Sheet:
     total = None
     if table.is_grouped and answered.question.by and len(frame) > 1:
         cells = [
-            in_words(int(frame[column.name].sum()), column.kind, zone) if column.kind in SUMMED else ""
+            in_words(frame[column.name].sum(min_count=1), column.kind, zone) if column.kind in SUMMED else ""
             for column in columns
         ]
         total = ("total", *cells[1:])
@@ -229,7 +235,7 @@ def records(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of a DataFrame
-    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT differ from themselves
+    if _is_missing(value):
         return None
     if isinstance(value, datetime):
         return value.isoformat()
