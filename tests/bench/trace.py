@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -89,6 +89,9 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.job)
+
+
+COLUMNS = tuple(field.name for field in fields(Trace) if field.name not in {"now", "lanes"})
 
 
 def generate(jobs: int, *, seed: int = 1, days: int = 365) -> Trace:
@@ -275,6 +278,19 @@ def truth(trace: Trace) -> dict[tuple[str, str], Used]:
         for key in started
         for account, user in [key]
     }
+
+
+def without_earlier_attempts(trace: Trace) -> Trace:
+    """Only the last attempt of each job, as sacct without `--duplicates`."""
+    last = np.append(trace.job[1:] != trace.job[:-1], True)
+    return replace(trace, **{name: getattr(trace, name)[last] for name in COLUMNS})
+
+
+def moved_to(trace: Trace, midnight: int) -> Trace:
+    """The same jobs, all on the day that begins then."""
+    submit = midnight + trace.submit % DAY
+    start = np.where(trace.start > 0, submit, 0)
+    return replace(trace, submit=submit, start=start, end=np.where(trace.end > 0, start + trace.elapsed, 0))
 
 
 def account_name(account: int) -> str:

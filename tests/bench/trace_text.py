@@ -36,6 +36,10 @@ FIELDS = (
     "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "NNodes", "NodeList",
     "AllocCPUS", "ReqMem", "AllocTRES", "AllocGRES", "TotalCPU", "ConsumedEnergyRaw", "Comment",
 )  # fmt: skip
+ALSO = (
+    "Elapsed", "Timelimit", "CPUTimeRAW", "CPUTime", "NCPUS", "ReqCPUS", "ReqNodes", "AllocNodes", "ReqTRES",
+)  # fmt: skip
+"""What is printed only where it is asked for; it follows from the others."""
 STEP_FIELDS = ("NTasks", "MaxRSS", "TRESUsageInTot")
 KINDS = 5
 """How many ways there are to write an allocation."""
@@ -65,7 +69,7 @@ ODD_NAMES = (
 )  # fmt: skip
 """What users call their jobs. A surrogate stands for a byte that is no UTF-8."""
 ODD = 2e-4
-"""How many of the jobs have such a name, and how many have each of the other oddities."""
+"""How many of the jobs have such a name."""
 
 
 class Variant(NamedTuple):
@@ -84,22 +88,36 @@ def write(
     epoch: bool = False,
     steps: bool = False,
     header: bool = True,
+    odd: float = ODD,
 ) -> None:
-    """The whole dump; with `steps` each attempt that started is followed by three, and the fields grow."""
+    """The whole dump; with `steps` each attempt that started is followed by three, and the fields grow.
+
+    A field that no record has is empty. `odd` is how many of the jobs have a name that breaks readers, and
+    how many have each of the other oddities in how a value is written.
+    """
     asked = (*fields, *(name for name in STEP_FIELDS if steps and name not in fields))
     if header:
         file.write(delimiter.join(asked).encode() + b"\n")
     for begin in range(0, len(trace), CHUNK):
         part = slice(begin, begin + CHUNK)
-        lines = "\n".join(lines_of(trace, part, asked, delimiter, epoch=epoch, steps=steps))
+        lines = "\n".join(lines_of(trace, part, asked, delimiter, epoch=epoch, steps=steps, odd=odd))
         file.write((lines + "\n").encode("utf-8", "surrogateescape"))
 
 
 def lines_of(
-    trace: Trace, part: slice, fields: tuple[str, ...], delimiter: str, *, epoch: bool, steps: bool
+    trace: Trace,
+    part: slice,
+    fields: tuple[str, ...],
+    delimiter: str,
+    *,
+    epoch: bool,
+    steps: bool,
+    odd: float,
 ) -> Iterator[str]:
     """The records of a part of the trace, each a text that may itself have line breaks."""
-    columns = jobs_of(trace, part, epoch=epoch)
+    columns = jobs_of(trace, part, epoch=epoch, odd=odd)
+    if set(ALSO).intersection(fields):
+        columns |= _also(trace, part, columns)
     kept = _one_for_those_that_wait(trace, part, columns)
     nothing = [""] * len(columns["JobID"])
     jobs = [delimiter.join(row) for row in zip(*(columns.get(name, nothing) for name in fields), strict=True)]
@@ -117,7 +135,7 @@ def lines_of(
             yield from [job, *of_job] if has_started else [job]
 
 
-def jobs_of(trace: Trace, part: slice, *, epoch: bool) -> Columns:
+def jobs_of(trace: Trace, part: slice, *, epoch: bool, odd: float) -> Columns:
     """The rows of jobs, by sacct's name of the field."""
     random = np.random.default_rng([part.start, len(trace)])
     state, code, start, end = trace.state[part], trace.code[part], trace.start[part], trace.end[part]
@@ -131,11 +149,11 @@ def jobs_of(trace: Trace, part: slice, *, epoch: bool) -> Columns:
     variants = [
         _variant(one, memory, kind) for one in CLASSES for memory in range(4) for kind in range(KINDS)
     ]
-    odd = random.random(len(job)) < ODD * 10
-    kind = np.where(odd, random.integers(0, KINDS, len(job)), 0)
+    is_odd = random.random(len(job)) < odd * 10
+    kind = np.where(is_odd, random.integers(0, KINDS, len(job)), 0)
     chosen = ((code * 4 + trace.memory[part]) * KINDS + kind).tolist()
     gone = never.tolist()
-    odd_name = random.random(len(job)) < ODD
+    odd_name = random.random(len(job)) < odd
     words = np.where(odd_name, len(NAMES) + trace.name[part] % len(ODD_NAMES), trace.name[part] % len(NAMES))
     all_names = (*NAMES, *ODD_NAMES)
     return {
@@ -150,7 +168,7 @@ def jobs_of(trace: Trace, part: slice, *, epoch: bool) -> Columns:
         "State": _states(state, trace.user[part]),
         "ExitCode": _exit_codes(random, state),
         "Submit": _times(submit, epoch=epoch),
-        "Eligible": _times(submit + np.where(odd, 3600, 0), epoch=epoch),
+        "Eligible": _times(submit + np.where(is_odd, 3600, 0), epoch=epoch),
         "Start": _times(start, epoch=epoch, unknown=np.where(state == PENDING, "Unknown", "None")),
         "End": _times(end, epoch=epoch, unknown=np.full(len(job), "Unknown")),
         "ElapsedRaw": _texts(trace.elapsed[part]),
@@ -162,12 +180,28 @@ def jobs_of(trace: Trace, part: slice, *, epoch: bool) -> Columns:
             for lane, none in zip(trace.lane[part].tolist(), gone, strict=True)
         ],
         "AllocCPUS": _texts(np.where(never, 1, cpus)),
-        "ReqMem": _requested(random, code, trace.memory[part]),
+        "ReqMem": _requested(random, code, trace.memory[part], odd),
         "AllocTRES": ["" if none else variants[one].tres for one, none in zip(chosen, gone, strict=True)],
         "AllocGRES": ["" if none else variants[one].gres for one, none in zip(chosen, gone, strict=True)],
         "TotalCPU": _clock(np.where(state == TIMEOUT, 0, trace.elapsed[part] * cpus * 6 // 10)),
-        "ConsumedEnergyRaw": np.where(odd, "18446744073709551614", "0").tolist(),
+        "ConsumedEnergyRaw": np.where(is_odd, "18446744073709551614", "0").tolist(),
         "Comment": np.where(odd_name, "asked|by the user", "").tolist(),
+    }
+
+
+def _also(trace: Trace, part: slice, columns: Columns) -> Columns:
+    seconds = trace.elapsed[part] * np.array([one.cpus for one in CLASSES])[trace.code[part]]
+    limits = zip(columns["TimelimitRaw"], _clock(trace.limit[part] // 60 * 60), strict=True)
+    return {
+        "Elapsed": _clock(trace.elapsed[part]),
+        "Timelimit": [raw if raw == "UNLIMITED" else clock for raw, clock in limits],
+        "CPUTimeRAW": _texts(seconds),
+        "CPUTime": _clock(seconds),
+        "NCPUS": columns["AllocCPUS"],
+        "ReqCPUS": columns["AllocCPUS"],
+        "ReqNodes": columns["NNodes"],
+        "AllocNodes": columns["NNodes"],
+        "ReqTRES": columns["AllocTRES"],
     }
 
 
@@ -244,10 +278,10 @@ def _variant(one: Class, memory: int, kind: int) -> Variant:
     return Variant(",".join([front, *gres, mem, f"node={one.nodes}"]))
 
 
-def _requested(random: np.random.Generator, code: Ints, memory: Ints) -> list[str]:
+def _requested(random: np.random.Generator, code: Ints, memory: Ints, rate: float) -> list[str]:
     """ReqMem; old Slurm's forms among it, and the number that stands for none."""
     sizes = np.array([one.slots * one.partition.memory for one in CLASSES])[code] * 2**memory // 8
-    odd = np.flatnonzero(random.random(len(code)) < ODD * 5).tolist()
+    odd = np.flatnonzero(random.random(len(code)) < rate * 5).tolist()
     texts = [f"{size}G" for size in np.maximum(1, sizes).tolist()]
     for row, form in zip(
         odd, ["4Gn", "4Gc", "0n", "2147486648Mn", "62.50G"] * (len(odd) // 5 + 1), strict=False
