@@ -1,8 +1,8 @@
 """Public tools that read Slurm's accounting, with sacct replaced by a program that prints a generated trace.
 
 Each peer runs once while the program only notes what it is asked for; then that is prepared, in the form in
-which the peer wants it. What is measured afterwards is the peer alone: sacct costs as much as `cat`. There are
-no odd names in it and no forms of old Slurm, at the first of which some peers would end.
+which the peer wants it. What is measured afterwards is the peer alone: sacct costs as much as `cat`. No name
+in it is odd and no value in the form of old Slurm, at the first of which some peers would end.
 """
 
 from __future__ import annotations
