@@ -34,7 +34,7 @@ import pandas
 reading = dict(sep="|", quoting=3, dtype=str, on_bad_lines="skip", encoding_errors="replace")
 jobs = pandas.read_csv(sys.argv[1], **reading)
 jobs = jobs[~jobs["JobID"].str.contains(".", regex=False, na=False)]
-typed = jobs["AllocTRES"].str.extract(r"gres/gpu=(\\d+)")[0].fillna(0).astype(int)
+typed = jobs["AllocTRES"].str.extract(r"gres/gpu=(\\d+)")[0].fillna("0").astype(int)
 seconds = pandas.to_numeric(jobs["ElapsedRaw"], errors="coerce").fillna(0)
 jobs["gpu_seconds"] = typed * seconds
 jobs["cpu_seconds"] = pandas.to_numeric(jobs["AllocCPUS"], errors="coerce").fillna(0) * seconds
