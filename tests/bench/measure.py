@@ -66,6 +66,8 @@ class Figure:
     value: float
     unit: str
     budget: float | None = None
+    extremes: tuple[float, float] | None = None
+    """The least and the greatest, of a value that is the median of several."""
 
     @property
     def within_budget(self) -> bool:
@@ -79,7 +81,8 @@ class Figure:
             if self.budget is None
             else f" (budget {self.budget:g}{'' if self.within_budget else ', OVER'})"
         )
-        return f"{self.name}: {self.value:.1f} {self.unit}{budget}"
+        extremes = "" if self.extremes is None else " ({:.1f} to {:.1f})".format(*self.extremes)
+        return f"{self.name}: {self.value:.1f} {self.unit}{extremes}{budget}"
 
 
 def compare(comparison: Comparison) -> Result:
