@@ -34,6 +34,7 @@ def summary(monitor: Monitor, minute: Mapping[int, Stretch], now: float) -> dict
         "ranks_heard": len(heard),
         "step": step,
         "step_max": tally.highest_step(),
+        "first_step": min((one.first_step for one in heard if one.first_step is not None), default=None),
         "total": total,
         "steps_per_second": rate,
         "seconds_left": max(0, total - step) / rate if total and step is not None and rate else None,

@@ -63,6 +63,8 @@ class RankTally:
     ended: bool = False
     since: float = 0.0
     """When it made its first step, by this host's clock."""
+    first_step: int | None = None
+    """The number of that step."""
     _first: int = -1
     """The bucket before the first counters."""
     _buckets: array[int] = field(default_factory=lambda: array("q", [-1]) * BUCKETS)
@@ -77,6 +79,7 @@ class RankTally:
         if self._first < 0:
             self._first = bucket - 1
             self.since = now - self.elapsed
+            self.first_step = None if self.step is None else self.step - self.steps + 1
             self._keep(bucket - 1)
         self._keep(bucket)
 

@@ -68,6 +68,8 @@ class Progress(NamedTuple):
     ranks_heard: int = 0
     step: int | None = None
     step_max: int | None = None
+    first_step: int | None = None
+    """The lowest that a rank has made first in this start: where it went on."""
     total: int | None = None
     steps_per_second: float | None = None
     seconds_left: float | None = None
@@ -130,6 +132,7 @@ def parse(fields: object) -> Progress | None:
         ranks_heard=_whole(fields.get("ranks_heard")) or 0,
         step=_whole(fields.get("step")),
         step_max=_whole(fields.get("step_max")),
+        first_step=_whole(fields.get("first_step")),
         total=_whole(fields.get("total")),
         steps_per_second=_finite(fields.get("steps_per_second")),
         seconds_left=_finite(fields.get("seconds_left")),
