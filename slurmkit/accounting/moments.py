@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slurmkit.accounting.question import Question
 
 START = "epoch_us(start_time)"
-END = "greatest(epoch_us(coalesce(start_time, submit_time)), epoch_us(end_time) - 1)"
+END = "greatest(epoch_us(coalesce(start_time, submit_time)), epoch_us(coalesce(end_time, until_time)) - 1)"
 """The last moment before a job's end, so that one that ends with the window is inside."""
 LAST = "($until - 1)"
 """The last moment of the window, for what is the case then."""
