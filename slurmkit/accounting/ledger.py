@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurmkit.errors import MissingRequirement
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
     from datetime import datetime
 
     from duckdb import DuckDBPyConnection
@@ -25,10 +26,14 @@ class Ledger(NamedTuple):
     """The records are complete up to then."""
     notes: tuple[str, ...] = ()
     """What a reader of any report has to know: lines that could not be read, runaways that were left out."""
+    held: ExitStack | None = None
+    """What has to stay for as long as the records are asked: a lock, a temporary file."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database, and of what was held for it."""
         self.connection.close()
+        if self.held is not None:
+            self.held.close()
 
 
 def connect(*, threads: int = THREADS, memory: str = MEMORY) -> DuckDBPyConnection:
