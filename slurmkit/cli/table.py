@@ -23,6 +23,7 @@ COMMANDS = (
     Command("mesh", "slurmkit.cli.mesh", "Write a job", "Draw which rank is where, and with whom."),
     Command("import", "slurmkit.cli.importing", "Write a job", "Turn an sbatch script into a job file."),
     Command("schema", "slurmkit.cli.schema", "Write a job", "Print the JSON Schema of the job file."),
+    Command("rehearse", "slurmkit.cli.rehearse", "Run it", "Try a job's resume with a short real job."),
     Command("submit", "slurmkit.cli.submit", "Run it", "Submit a job file; the run id is what it prints."),
     Command("resume", "slurmkit.cli.resume", "Run it", "Submit a run again, from where it is."),
     Command("supervise", "slurmkit.cli.supervise", "Run it", "Carry on with runs whose jobs are gone."),
