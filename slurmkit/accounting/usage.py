@@ -81,7 +81,7 @@ def build(ledger: Ledger, question: Question) -> DataFrame:
     if by_time:
         earlier, change = _row_before(frame, question, span, column)
     else:
-        earlier = frame[f"previous_{column}"].astype("Int64")
+        earlier = frame[f"previous_{column}" if before else column].astype("Int64")
         earlier = earlier if before else earlier.where(earlier.isna())
         change = _change(frame[column], earlier)
     whole = int(frame[column].sum())
@@ -102,25 +102,24 @@ def _before(ledger: Ledger, question: Question, span: Window) -> datetime | None
 def _summed(ledger: Ledger, question: Question, span: Window, before: datetime | None) -> DataFrame:
     """The sums of the groups, and `previous_...` of the period before, in one pass over the jobs."""
     cut = parts(ledger, replace(question, since=before or span.since, until=span.until))
-    values, earlier, is_now = cut.values, "0", "true"
+    values, source, now, counts = cut.values, cut.sql, "seconds", "counts"
+    sums = {}
     if before is not None:
         values = values | {"begin": micro(before), "middle": micro(span.since)}
-        earlier = f"{WORTH.format(at='$middle')} - {WORTH.format(at='$begin')}"
-        is_now = "epoch_us(until_time) > $middle OR epoch_us(start_time) >= $middle"
-    sums = [f"coalesce(sum(now * {worth}), 0)::BIGINT AS {name}" for name, worth in WORTH_OF.items()]
-    sums += [
-        f"coalesce(sum(earlier * {WORTH_OF[name]}), 0)::BIGINT AS previous_{name}"
-        for name in (GPU.column, CPU.column)
-    ]
+        source = (
+            f"SELECT *, {WORTH.format(at='$middle')} - {WORTH.format(at='$begin')} AS earlier,"
+            " epoch_us(until_time) > $middle OR epoch_us(start_time) >= $middle AS is_now"
+            f" FROM ({cut.sql})"
+        )
+        now, counts = "(seconds - earlier)", "CASE WHEN is_now THEN counts ELSE 0 END"
+        sums = {f"previous_{one}": f"earlier * {WORTH_OF[one]}" for one in (GPU.column, CPU.column)}
+    sums |= {"jobs": counts} | {name: f"{now} * {worth}" for name, worth in WORTH_OF.items()}
+    summed = [f"coalesce(sum({value}), 0)::BIGINT AS {name}" for name, value in sums.items()]
     keys = [f'"{name}"' for name in question.by]
     by_time = [f'"{name}"' for name in question.by if name in GROUPED_BY_TIME]
     order = [*by_time, "gpu_seconds DESC", "cpu_seconds DESC", "jobs DESC", *keys]
-    sql = (
-        f"SELECT {', '.join([*keys, ''])}coalesce(sum(counts) FILTER ({is_now}), 0)::BIGINT AS jobs,"
-        f" {', '.join(sums)} FROM (SELECT *, seconds - earlier AS now FROM"
-        f" (SELECT *, {earlier} AS earlier FROM ({cut.sql})))"
-        f"{' GROUP BY ' if keys else ''}{', '.join(keys)} ORDER BY {', '.join(order)}"
-    )
+    sql = f"SELECT {', '.join([*keys, *summed])} FROM ({source}){' GROUP BY ' if keys else ''}"
+    sql += f"{', '.join(keys)} ORDER BY {', '.join(order)}"
     return frame_of(ledger, sql, values, texts=question.by)
 
 
