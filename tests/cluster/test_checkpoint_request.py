@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 
 STEPS = 50
 BOUND = 280.0
-SAVED = re.compile(r"saved step (\d+), (asked|by itself)")
+SAVES = re.compile(r"saves step (\d+), (asked|by itself)")
 PYTHON = shlex.quote(sys.executable)
 
 SAVE = """\
@@ -38,8 +38,9 @@ def save(step, why):
     path = Path(os.environ["SLURMKIT_CHECKPOINTS"], f"step-{step}")
     path.mkdir(parents=True, exist_ok=True)
     (path / "weights").write_text(f"those of step {step}")
+    # Before it is complete: the agent may end the step as soon as it is.
+    print(f"saves step {step}, {why}", flush=True)
     commit(path, step=step)
-    print(f"saved step {step}, {why}", flush=True)
 
 if __name__ == "__main__":
     save(int(sys.argv[1]), sys.argv[2])
@@ -159,7 +160,7 @@ def starts(view: View) -> list[Start]:
         found.append(
             Start(
                 asked=asked[0]["time"] if asked else None,
-                saved=[int(step) for step, why in SAVED.findall(log) if why == "asked"],
+                saved=[int(step) for step, why in SAVES.findall(log) if why == "asked"],
                 steps=[(float(at), int(step)) for at, step in re.findall(r"(?m)^(\S+)  step (\d+)$", log)],
                 resumed_from=chosen.get("at_step"),
             )
