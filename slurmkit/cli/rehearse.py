@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from slurmkit.run.paths import RunPaths
     from slurmkit.run.state import RunState
     from slurmkit.run.submit import Receipt
-    from slurmkit.spec import Loaded
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -78,7 +77,7 @@ def command(
     for text in (*wanted.loaded.warnings, *wanted.notes):
         note(text)
     with ended_as_by_control_c():
-        receipt = _submit(wanted.loaded)
+        receipt = _submit(wanted)
         verdict = _rehearse(receipt, wanted, patience, keep=keep)
     return _answer(receipt, wanted, verdict, is_kept=keep or not wanted.is_own)
 
@@ -107,13 +106,16 @@ def ended_as_by_control_c() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _submit(loaded: Loaded) -> Receipt:
+def _submit(wanted: Rehearsed) -> Receipt:
+    from slurmkit.recovery.rehearsing import making_folder
     from slurmkit.run.submit import Place, submit
 
     place = Place(directory=Path.cwd(), environ=os.environ, runs=runs_index(), clock=system_clock())
-    clusters = loaded.spec.resources.get("clusters")
+    clusters = wanted.loaded.spec.resources.get("clusters")
+    slurm = connect(None if clusters is None else str(clusters))
     try:
-        receipt = submit(loaded, place, slurm=connect(None if clusters is None else str(clusters)))
+        with making_folder(wanted):
+            receipt = submit(wanted.loaded, place, slurm=slurm)
     except KeyboardInterrupt:
         note("\ninterrupted; `slurmkit status` tells whether Slurm has taken the job")
         raise

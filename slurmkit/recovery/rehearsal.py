@@ -143,7 +143,7 @@ def next_move(view: View) -> Move:
 def _before(view: View) -> Move:
     """Up to the end that the rehearsal makes."""
     if why := _why_not_before(view):
-        return failed(view, why)
+        return failed(view, why, "checkpoint")
     if not view.starts:
         return "wait"
     mark = _newest(view.starts[0])
@@ -162,9 +162,8 @@ def _why_not_before(view: View) -> str | None:
         return f"the program was not started: {view.ended}" if view.ended else None
     start = view.starts[0]
     mark = _newest(start)
-    when = f"though {_name(mark)} was complete" if mark else "before its first checkpoint was complete"
-    if start.has_ended or len(view.starts) > 1 or view.ended:
-        why = start.sentence or view.ended or "its step has ended, and nobody knows why"
+    when = f"right after {_name(mark)}" if mark else "before its first checkpoint was complete"
+    if why := _why_ended(view, start):
         return f"it ended by itself, {when}: {why}"
     if start.is_time_over:
         return _time_is_over(view, when)
@@ -174,18 +173,26 @@ def _why_not_before(view: View) -> str | None:
     return None
 
 
+def _why_ended(view: View, start: Start) -> str | None:
+    """Why a start is over, once that is known: the agent says it a moment after the end itself."""
+    if start.sentence:
+        return start.sentence
+    if view.ended and start.step.exit_code == 0:
+        return "its work was done"
+    return view.ended
+
+
 def _after(view: View, interrupted: float) -> Move:
     """From there to where the program has gone on, or has not."""
     if len(view.starts) < 2:
         why = _why_not_again(view, interrupted)
-        return failed(view, why) if why else "wait"
+        return failed(view, why, "resume") if why else "wait"
     again = view.starts[1]
-    if why := _began_anew(view, again):
-        return failed(view, why)
-    if _has_gone_on(view, again):
+    why = _began_anew(view, again)
+    if why is None and _has_gone_on(view, again):
         return _verdict(view, again)
-    why = _why_not_on(view, again)
-    return failed(view, why) if why else "wait"
+    why = why or _why_not_on(view, again)
+    return failed(view, why, "resume") if why else "wait"
 
 
 def _why_not_again(view: View, interrupted: float) -> str | None:
@@ -201,8 +208,8 @@ def _why_not_again(view: View, interrupted: float) -> str | None:
 def _why_not_on(view: View, again: Start) -> str | None:
     """Why the second start does not come to anything."""
     name = _chosen_name(again)
-    if again.has_ended or len(view.starts) > 2 or view.ended:
-        return f"it ended after the resume from {name}: {again.sentence or view.ended or 'nobody knows why'}"
+    if why := _why_ended(view, again):
+        return f"it ended after the resume from {name}: {why}"
     if again.is_time_over:
         return _time_is_over(view, f"after the resume from {name}, before the program had gone on")
     if view.now - again.step.begin > view.limits.timeout:
@@ -264,9 +271,10 @@ def _verdict(view: View, again: Start) -> Verdict:
     return Verdict(bad is None, bad.text if bad else f"it went on from {name}", checks)
 
 
-def failed(view: View, reason: str) -> Verdict:
-    """The verdict where something stood in the way, with what was seen up to there."""
-    return Verdict(passed=False, reason=reason, checks=_checks(view))
+def failed(view: View, reason: str, what: str) -> Verdict:
+    """The verdict where it did not come through one of the checks, with those before that."""
+    checks = [one for one in _checks(view) if one.name not in {what, "loss"}]
+    return Verdict(passed=False, reason=reason, checks=(*checks, Check(what, "failed", reason)))
 
 
 def _checks(view: View) -> tuple[Check, ...]:
@@ -279,9 +287,9 @@ def _checkpoint(view: View) -> Check | None:
         return None
     start = view.starts[0].step
     first = min(start.marks, key=lambda mark: mark.at, default=None)
-    if first is None:
-        return Check("checkpoint", "failed", "none was complete")
-    return Check("checkpoint", "ok", f"{_name(first)} complete {_after_start(first.at - start.begin)}")
+    return first and Check(
+        "checkpoint", "ok", f"{_name(first)} complete {_after_start(first.at - start.begin)}"
+    )
 
 
 def _signal(view: View) -> Check | None:

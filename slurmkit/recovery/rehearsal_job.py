@@ -112,7 +112,12 @@ def _short(spec: JobSpec, seconds: int) -> JobSpec:
         name=spec.name + SUFFIX,
         resources={**kept, "time": format_time(seconds)},
         # One that nobody attends to any more ends with its time limit.
-        retry=replace(retry, restarts=max(retry.restarts, 1), requeues=0),
+        retry=replace(
+            retry,
+            without_progress=max(retry.without_progress, 2),
+            restarts=max(retry.restarts, 1),
+            requeues=0,
+        ),
         # Nothing of the run's is pruned.
         checkpoint=replace(section, keep=None) if section else None,
     )

@@ -22,7 +22,7 @@ from slurmkit.slurm.environment import strip
 from slurmkit.spec.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from slurmkit.checkpoint.choice import Checkpoint
     from slurmkit.recovery.rehearsal_job import Rehearsed
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from slurmkit.slurm.protocol import Slurm
     from slurmkit.spec.model import JobSpec
 
-LOOK = 0.5
-"""Seconds between two looks at the run."""
+LOOK, QUICK_LOOK = 0.5, 0.1
+"""Seconds between two looks at the run; the last word of a start is there only until the next one begins."""
 SIGNAL_WITHIN = 30.0
 GONE_WITHIN = 120.0
 """Seconds that a cancelled job is waited for: KillWait and an epilog."""
@@ -56,6 +56,27 @@ def limits_of(spec: JobSpec, *, timeout: float, job: float) -> Limits:
     """How long each thing may take; the program gets its lead time to save, as at a time limit."""
     lead = parse_duration(spec.checkpoint.lead_time) if spec.checkpoint else 0
     return Limits(timeout, min(float(lead), timeout), job)
+
+
+@contextlib.contextmanager
+def making_folder(job: Rehearsed) -> Iterator[None]:
+    """Make the rehearsal's own folder where that of the run is there, too: the program may count on it.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    is_made = job.is_own and job.real.is_dir()
+    try:
+        if is_made:
+            job.folder.mkdir()
+    except OSError as error:
+        raise UsageError(f"cannot make a folder: {error.strerror}", where=str(job.folder)) from error
+    try:
+        yield
+    except SlurmkitError:
+        if is_made:
+            job.folder.rmdir()
+        raise
 
 
 def rehearse(place: Place, job: Rehearsed, limits: Limits, look: Callable[[], RunState]) -> Verdict:
@@ -91,7 +112,7 @@ def rehearse(place: Place, job: Rehearsed, limits: Limits, look: Callable[[], Ru
             place.say("the step is ended, as by a fault")
             interrupted = place.clock.now().timestamp()
             _end_step(place)
-        place.clock.sleep(LOOK)
+        place.clock.sleep(QUICK_LOOK if interrupted and len(starts) < 2 else LOOK)
 
 
 def _stints(paths: RunPaths, state: RunState, now: float) -> Sequence[Stint]:
@@ -205,10 +226,9 @@ def explained(verdict: Verdict, paths: RunPaths, job: Rehearsed, starts: Sequenc
     layout = job.loaded.spec.checkpoint.layout if job.loaded.spec.checkpoint else "auto"
     here = survey(job.folder, layout, kept=paths.verdicts, limit=1)
     if here:
-        one = here[0]
-        return verdict._replace(
-            reason=f"{verdict.reason}; {one.path.name} is {one.verdict.state}: {one.verdict.reason}"
-        )
+        name, why = here[0].path.name, here[0].verdict.reason or here[0].verdict.state
+        told = why if name in why else f"{name}: {why}"
+        return verdict._replace(reason=f"{verdict.reason}; {told}")
     begin = starts[0].step.begin
     there = survey(job.real, layout, limit=1) if job.is_own else []
     if there and (there[0].verdict.saved or 0.0) >= begin:
