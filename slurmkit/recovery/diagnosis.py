@@ -69,7 +69,7 @@ class Evidence(NamedTuple):
     """Of the allocation."""
     unfit: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     at_limit: bool = False
-    """Whether the agent ended the step because its time was nearly over."""
+    """Whether the agent, or a requeue by the program, ended the step because its time was nearly over."""
     at_step: int | None = None
     total: int | None = None
     checkpoint_step: int | None = None
@@ -174,10 +174,11 @@ def _by_slurm(evidence: Evidence) -> Diagnosis | None:
         return found
     if "PREEMPTED" in words:
         return Diagnosis("preempted", f"preempted: {ENDS['PREEMPTED']}")
-    if state.is_pending or not words.isdisjoint(IN_QUEUE):
-        return Diagnosis("requeued", "the job is in the queue again")
-    if "TIMEOUT" in words or evidence.at_limit:
+    is_in_queue = state.is_pending or not words.isdisjoint(IN_QUEUE)
+    if evidence.at_limit or ("TIMEOUT" in words and not is_in_queue):
         return Diagnosis("time-limit", ENDS["TIMEOUT"])
+    if is_in_queue:
+        return Diagnosis("requeued", "the job is in the queue again")
     if "BOOT_FAIL" in words:
         return _node_died(evidence, ENDS["BOOT_FAIL"])
     return _node_died(evidence, ENDS["NODE_FAIL"]) if "NODE_FAIL" in words else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from slurmkit.recovery.attempt import restart_of
 from slurmkit.recovery.diagnosis import Evidence, from_accounting
 from slurmkit.recovery.exits import others
-from slurmkit.recovery.limit import live_job, nodes_down, recorded_job, slurmd_timeout
+from slurmkit.recovery.limit import is_requeued, live_job, nodes_down, recorded_job, slurmd_timeout
 from slurmkit.run import events
 from slurmkit.run.history import fold
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WORD_WITHIN = 8.0
 """Seconds within which accounting has Slurm's word on an end: it hears of it a little later."""
 LOOK = 0.5
+REQUEUED = "REQUEUED"
 
 
 def of_step(setting: Setting, end: StepEnd, checkpoint_step: int | None) -> Evidence:
@@ -45,7 +46,10 @@ def of_step(setting: Setting, end: StepEnd, checkpoint_step: int | None) -> Evid
         setup_failed=end.error.what if end.error and not end.unfit else None,
     )
     if signal.SIGTERM in end.received:
-        return _told_to_end(setting, known)
+        told = _told_to_end(setting, known)
+        return told._replace(at_limit=end.near_limit) if told.job_state == REQUEUED else told
+    if (end.at_limit or end.told) and is_requeued(setting):
+        return known._replace(job_state=REQUEUED)  # and Slurm is about to end the agent, too
     if end.is_stuck and end.silent and setting.spec.spare_nodes:
         return known._replace(nodes_down=_verdict_on(setting, end.silent))
     is_clear = end.exit_code == 0 or end.error or (first is not None and first.signal != signal.SIGKILL)
@@ -68,7 +72,7 @@ def _told_to_end(setting: Setting, known: Evidence) -> Evidence:
     while True:
         live = live_job(setting)
         if live is not None and live.restarts is not None and live.restarts > setting.attempt.restart:
-            return known._replace(job_state="REQUEUED")
+            return known._replace(job_state=REQUEUED)
         record = recorded_job(setting)
         if record is not None and record.state.is_final:
             said = from_accounting(record)

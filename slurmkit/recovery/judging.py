@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import SlurmError, SlurmkitError
 from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.diagnosis import diagnose
-from slurmkit.recovery.evidence import of_attempt, of_step, unexplained
+from slurmkit.recovery.evidence import REQUEUED, of_attempt, of_step, unexplained
 from slurmkit.recovery.limit import pool
 from slurmkit.recovery.past import past
 from slurmkit.recovery.policy import NEVER, Decision, decide, retry_of
@@ -96,6 +96,7 @@ def judge(
         checkpoint_step=saved,
         chance=random.random(),  # noqa: S311 - it spreads jobs that failed together; it keeps no secret
         can_restart=signal.SIGTERM not in evidence.received,
+        is_requeued=evidence.job_state == REQUEUED,
         pool=pool(setting) if diagnosis.nodes or diagnosis.host else None,
     )
     if decision.memory and not more_memory(setting.spec, decision.memory):

@@ -58,6 +58,12 @@ def live_job(setting: Setting) -> Job | None:
     return jobs[0] if jobs else None
 
 
+def is_requeued(setting: Setting) -> bool:
+    """Whether Slurm has the job for another start already."""
+    job = live_job(setting)
+    return job is not None and job.restarts is not None and job.restarts > setting.attempt.restart
+
+
 def recorded_job(setting: Setting, restart: int | None = None) -> Job | None:
     """The record that accounting has of this attempt, or of an earlier one; None where it has none."""
     wanted = setting.attempt.restart if restart is None else restart

@@ -81,17 +81,18 @@ def decide(
     checkpoint_step: int | None,
     chance: float,
     can_restart: bool = True,
-    framework_requeues: bool = False,
+    is_requeued: bool = False,
     pool: int | None = None,
 ) -> Decision:
     """What follows a diagnosis.
 
     `nodes` are those of the allocation that are up, and the step needs `needed`; `checkpoint_step` is that of
     the newest complete checkpoint. `chance`, in 0..1, spreads the pauses of many runs. Without an allocation
-    `can_restart` is False. `pool`: how many nodes the job could get, of which enough are never excluded.
+    `can_restart` is False. `is_requeued`: Slurm has the job for another start already, as some programs have
+    it do at their time limit. `pool`: how many nodes the job could get, of which enough are never excluded.
     """
     kind = KINDS[diagnosis.kind]
-    if settled := _settled(diagnosis, retry, framework_requeues=framework_requeues):
+    if settled := _settled(diagnosis, retry, is_requeued=is_requeued):
         return settled
     before = idle(past, checkpoint_step)
     if why := _why_stop(diagnosis, before, retry, checkpoint_step):
@@ -152,7 +153,7 @@ def _is_counted(kind: str, *, has_progressed: bool) -> bool:
     return counts != "never" and not (counts == "idle" and has_progressed)
 
 
-def _settled(diagnosis: Diagnosis, retry: Retry, *, framework_requeues: bool) -> Decision | None:
+def _settled(diagnosis: Diagnosis, retry: Retry, *, is_requeued: bool) -> Decision | None:
     """What follows whatever the past was; None: that matters."""
     told = diagnosis.sentence + (f"; {diagnosis.advice}" if diagnosis.advice else "")
     match KINDS[diagnosis.kind].follows:
@@ -160,8 +161,8 @@ def _settled(diagnosis: Diagnosis, retry: Retry, *, framework_requeues: bool) ->
             return Decision(action, told)
         case "more memory" if retry.memory_factor is None:
             return Decision("stop", told)
-        case "elsewhere" if framework_requeues:
-            return Decision("leave", f"{diagnosis.sentence}; the framework requeues the job by itself")
+        case "elsewhere" if is_requeued:
+            return Decision("leave", f"{diagnosis.sentence}; the job is in the queue again already")
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import Refused, SlurmError, SlurmkitError
 from slurmkit.recovery import report
-from slurmkit.recovery.limit import end_of_job, live_job
+from slurmkit.recovery.limit import end_of_job, is_requeued, live_job
 from slurmkit.recovery.policy import retry_of
 from slurmkit.run import events
 from slurmkit.run.resubmit import resubmit, waiting_for_lock
@@ -110,12 +110,12 @@ def requeue(setting: Setting, *, exclude: Sequence[str], until: float, delay: fl
     )
     slurm = setting.connect()
     pause = FIRST_PAUSE
-    while not _is_requeued(setting):
+    while not is_requeued(setting):
         try:
             _ask(slurm, job, hold=bool(exclude))
             break
         except Refused as error:
-            if _is_requeued(setting):
+            if is_requeued(setting):
                 break
             if not error.passing:
                 report.say(f"Slurm does not requeue the job: {error.what}")
@@ -150,12 +150,6 @@ def _ask(slurm: Slurm, job: JobId, *, hold: bool) -> None:
             raise
         slurm.update(job, {"Requeue": "1"})
         slurm.requeue(job, hold=hold)
-
-
-def _is_requeued(setting: Setting) -> bool:
-    """Whether Slurm has the job for another start already."""
-    job = live_job(setting)
-    return job is not None and job.restarts is not None and job.restarts > setting.attempt.restart
 
 
 def _put_off(setting: Setting, slurm: Slurm, job: JobId, delay: float) -> None:

@@ -45,6 +45,7 @@ class Saving:
     """The end of one step start's time. Driven by the agent's loop; it waits for nothing itself.
 
     `ends_by` is when Slurm ends the job, in seconds since 1970; `newest` the newest complete checkpoint.
+    `ends_when_saved`: without a requeue to follow, the ranks have the rest of the time, maybe for their own.
     """
 
     setting: Setting
@@ -54,6 +55,7 @@ class Saving:
     lookout: Lookout | None
     newest: Checkpoint | None
     ends_by: float | None
+    ends_when_saved: bool = True
     asked: Asked | None = field(init=False, default=None)
     has_saved: bool = field(init=False, default=False)
     """Whether a new complete checkpoint has come since the ranks were asked."""
@@ -71,10 +73,14 @@ class Saving:
         return self.asked is not None and self.asked.why == "preempted"
 
     @property
+    def is_near_limit(self) -> bool:
+        """Whether every rank was asked for a checkpoint as the time was nearly over."""
+        return self.asked is not None and self.asked.why == "time-limit"
+
+    @property
     def is_at_limit(self) -> bool:
         """Whether the step ended as its time was nearly over: by the agent, or with its checkpoint."""
-        is_asked = self.asked is not None and self.asked.why == "time-limit"
-        return is_asked and (self.is_over or self.has_saved)
+        return self.is_near_limit and (self.is_over or self.has_saved)
 
     def takes(self, number: int) -> bool:
         """Whether a signal to the agent is for itself: Slurm's own warning that the time is nearly over."""
@@ -92,7 +98,7 @@ class Saving:
             self._consider(seen, now)
         if self.asked is None or self.is_over:
             return False
-        self.is_over = self.has_saved or now >= self.asked.until
+        self.is_over = (self.has_saved and self.ends_when_saved) or now >= self.asked.until
         return self.is_over
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def _of_slurm(evidence: Evidence) -> Iterator[str]:
     if (evidence.job_reason or "") not in QUIET_REASONS:
         yield f"Slurm's reason: {evidence.job_reason}"
     if evidence.at_limit:
-        yield "the agent ended the step, as the time of the allocation was nearly over"
+        yield "the time of the allocation was nearly over, and every rank was asked for a checkpoint"
     if evidence.told is not None:
         yield f"Slurm sent the ranks {signal_in_words(evidence.told)}"
     if evidence.received:

@@ -18,6 +18,7 @@ from slurmkit.recovery.exits import RankExit, first_failure, others, read_exits,
 from slurmkit.recovery.limit import end_of_job
 from slurmkit.recovery.lookout import Lookout
 from slurmkit.recovery.monitor import Hung, Monitor, Straggler, StragglerGone
+from slurmkit.recovery.policy import retry_of
 from slurmkit.recovery.rendezvous import claim_port, own_address
 from slurmkit.recovery.saving import Saving
 from slurmkit.recovery.summary import measured
@@ -58,6 +59,8 @@ class StepEnd(NamedTuple):
     """A signal that Slurm sent the ranks, and not the agent."""
     at_limit: bool = False
     """Whether the agent ended it as its time was nearly over, or it left with a checkpoint when asked."""
+    near_limit: bool = False
+    """Whether the ranks were asked for a checkpoint as its time was nearly over."""
     at_step: int | None = None
     """The lowest step of the ranks heard."""
     measured: Mapping[str, float | None] = MappingProxyType({})
@@ -159,6 +162,7 @@ def _completed(end: StepEnd, saving: Saving, log_of: LogOf, before: Mapping[str,
         first_failure=first,
         told=signal.SIGTERM if saving.is_preempted else None,
         at_limit=saving.is_at_limit,
+        near_limit=saving.is_near_limit,
         newest=saving.newest,
     )
 
@@ -216,6 +220,7 @@ def look_after(
         lookout=lookout,
         newest=chosen,
         ends_by=end_of_job(setting) if wanted else None,
+        ends_when_saved=retry_of(setting.spec).requeues > 0,
     )
 
 

@@ -179,9 +179,9 @@ def test_a_gpu_that_is_full_before_any_checkpoint_would_be_full_again() -> None:
     assert follows(end("gpu-out-of-memory")).action == "stop"
 
 
-def test_of_two_that_requeue_only_the_framework_does() -> None:
-    assert follows(end("time-limit"), framework_requeues=True).action == "leave"
-    assert follows(end("crashed"), framework_requeues=True).action == "restart"
+def test_a_job_that_its_program_has_requeued_is_left_to_it() -> None:
+    assert follows(end("time-limit"), is_requeued=True).action == "leave"
+    assert follows(end("crashed"), is_requeued=True).action == "restart"
 
 
 def test_a_pause_only_where_time_may_heal() -> None:
