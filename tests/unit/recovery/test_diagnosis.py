@@ -64,6 +64,7 @@ def due_to(why: str) -> tuple[str, ...]:
         ("preempted", Evidence(exit_code=0, told=15)),
         ("preempted", Evidence(exit_code=143, srun_lines=due_to("PREEMPTION"))),
         ("requeued", Evidence(exit_code=143, job_state="REQUEUED", received=(15,))),
+        ("time-limit", Evidence(exit_code=143, job_state="REQUEUED", received=(15,), at_limit=True)),
         ("requeued", Evidence(exit_code=143, job_state="PENDING", job_reason="BeginTime")),
         ("requeued", Evidence(exit_code=143, srun_lines=due_to("JOB REQUEUE"), received=(15,))),
         ("time-limit", Evidence(exit_code=143, job_state="TIMEOUT")),

@@ -160,6 +160,24 @@ def test_a_cancel_through_slurmkit_is_remembered(made: Made) -> None:
 def test_a_job_that_is_in_the_queue_again_was_requeued(made: Made, slurm: Slurm) -> None:
     slurm.queue = [job(made, "PENDING", restarts=1)]
     assert evidence.of_step(made.setting, TOLD, None).job_state == "REQUEUED"
+
+
+@pytest.mark.parametrize(
+    ("end", "at_limit"),
+    [
+        (TOLD._replace(near_limit=True), True),
+        (TOLD, False),
+        (StepEnd(137, near_limit=True, at_limit=True), True),
+        (StepEnd(143, told=signal.SIGTERM), False),
+    ],
+    ids=["by its program at the limit", "by somebody", "while the step was ended", "at a preemption"],
+)
+def test_a_job_that_is_in_the_queue_again_is_known_as_such(
+    made: Made, slurm: Slurm, end: StepEnd, *, at_limit: bool
+) -> None:
+    slurm.queue = [job(made, "PENDING", restarts=made.setting.attempt.restart + 1)]
+    known = evidence.of_step(made.setting, end, None)
+    assert (known.job_state, known.at_limit) == ("REQUEUED", at_limit)
     assert slept(made) == 0
 
 

@@ -110,6 +110,21 @@ def test_the_step_ends_as_soon_as_a_new_checkpoint_is_complete(made: Made, signa
     assert len(signalled) == 1
 
 
+def test_without_a_requeue_to_follow_the_ranks_work_on_when_they_have_saved(
+    made: Made, signalled: list[str]
+) -> None:
+    one = saving(made)
+    one.ends_when_saved = False
+    move(made, HOUR - 100)
+    one.tick(Watched())
+    assert one.asked is not None
+    find(one, checkpoint(150, saved=one.asked.at + 3))
+    assert not one.tick(Watched())
+    move(made, 86)
+    assert one.tick(Watched())
+    assert signalled
+
+
 def test_a_checkpoint_from_before_the_request_is_not_the_one_that_was_asked_for(
     made: Made, signalled: list[str]
 ) -> None:
