@@ -36,6 +36,7 @@ COMMANDS = (
     Command("checkpoints", "slurmkit.cli.checkpoints", "Afterwards", "Say which checkpoints are complete."),
     Command("runs", "slurmkit.cli.runs", "Afterwards", "List runs, or delete those long over."),
     Command("report", "slurmkit.cli.report", "Afterwards", "Say where the hours of a cluster went."),
+    Command("accounting", "slurmkit.cli.accounting", "Afterwards", "Keep a copy of Slurm's job records."),
     Command("fabric-check", "slurmkit.cli.fabric_check", "Clusters", "Name the slow node or network path."),
     Command("nodes", "slurmkit.cli.nodes", "Clusters", "Show nodes on which runs failed again and again."),
     Command("doctor", "slurmkit.cli.doctor", "Clusters", "Say whether all is well here, or on nodes."),
