@@ -73,13 +73,15 @@ def add(
     *,
     cluster: str | None = None,
     horizon: datetime | None = None,
+    source: str | None = None,
     change: Callable[[Cluster], Cluster] | None = None,
 ) -> Manifest:
     """Add records to a store; those that are there already are replaced. Only inside of `manifest.writing`.
 
     `cluster` names the one whose records do not name it. Attempts that ended at `horizon` or later are kept
-    apart, as if they were open: the records from then on are not complete. `change` is made to what the
-    manifest says of each cluster that is added to, and of `cluster`, in the same moment as the records.
+    apart, as if they were open: the records from then on are not complete. The notes of the ledger are kept
+    under `source`, in the place of those that it left before. `change` is made to what the manifest says of
+    each cluster that is added to, and of `cluster`, in the same moment as the records.
 
     Raises:
         UsageError: the records could not be read or written; the store is as it was.
@@ -96,6 +98,8 @@ def add(
             if cluster is not None:
                 changed.setdefault(cluster, manifest.clusters.get(cluster, Cluster()))
             changed = {name: change(one) for name, one in changed.items()}
+        if source is not None:
+            changed = {name: noted(one, source, ledger.notes) for name, one in changed.items()}
         manifest = replaced(manifest, changed)
         save(store, manifest)
     except (duckdb.Error, OSError) as error:
@@ -120,6 +124,12 @@ def _merged(
             newest = connection.execute("SELECT max(until_time) FROM incoming").fetchall()[0][0]
             changed[name] = _like(old, jobs=jobs, steps=steps, as_of=_later(old.as_of, newest))
     return changed
+
+
+def noted(cluster: Cluster, source: str, notes: Sequence[str]) -> Cluster:
+    """A cluster whose notes of one source are these."""
+    others = {name: said for name, said in cluster.notes.items() if name != source}
+    return _like(cluster, notes=others | ({source: tuple(notes)} if notes else {}))
 
 
 def _like(cluster: Cluster, **changes: object) -> Cluster:
