@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmkit.cli.accounting_export import command as export
 from slurmkit.cli.output import Answer, output
 from slurmkit.errors import UsageError
 
@@ -39,6 +40,9 @@ def command() -> None:
 
     `slurmkit report` reads the copy: Slurm's own database is asked only for what is new.
     """
+
+
+command.add_command(export)
 
 
 @command.command()

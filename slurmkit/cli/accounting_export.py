@@ -30,12 +30,12 @@ READABLE = 0o644
     "--window", default="7d", show_default=True, metavar="D", help="How far back records are asked."
 )
 @click.option(
-    "--source",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="A store or a dump instead of your store.",
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Its folder; by default $XDG_DATA_HOME/slurmkit/accounting.",
 )
-def command(*, textfile: Path, window: str, source: Path | None) -> None:
+def command(*, textfile: Path, window: str, folder: Path | None) -> None:
     """Write the state of the cluster where Prometheus' node exporter looks for it.
 
     Jobs and GPUs come from slurmctld and are as of now. How long jobs waited and how they ended come from the
@@ -51,7 +51,7 @@ def command(*, textfile: Path, window: str, source: Path | None) -> None:
     slurm = connect()
     cluster = slurm.config().get("ClusterName", "")
     families = prometheus.live(cluster, slurm.partitions(), slurm.nodes(), slurm.jobs())
-    text = prometheus.exposition([*families, *_of_records(source, window)])
+    text = prometheus.exposition([*families, *_of_records(folder, window)])
     try:
         write_atomically(textfile, text.encode(), READABLE)
         textfile.chmod(READABLE)
@@ -59,20 +59,20 @@ def command(*, textfile: Path, window: str, source: Path | None) -> None:
         raise UsageError(f"cannot write {textfile}", where=error.strerror) from error
 
 
-def _of_records(source: Path | None, window: str) -> list[Family]:
+def _of_records(folder: Path | None, window: str) -> list[Family]:
     """What the records say; nothing, and a note, where there is no store yet."""
     from contextlib import closing
 
     from slurmkit.accounting import periods, prometheus
     from slurmkit.accounting.question import question
-    from slurmkit.accounting.source import open_source
+    from slurmkit.accounting.store import open_store
 
     now, zone = system_clock().now(), periods.local_zone()
     since, until = periods.window(window, None, now=now, zone=zone)
     try:
-        ledger = open_source(source)
+        ledger = open_store(folder)
     except UsageError as error:
-        if source is not None:
+        if folder is not None:
             raise
         note(f"nothing of how jobs waited and ended: {error}")
         return []
