@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.accounting.frames import frame_of, with_none
-from slurmkit.accounting.moments import END, START, at_moment
+from slurmkit.accounting.moments import END, READY, START, at_moment
 from slurmkit.accounting.parts import parts
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Measure, Report, Table
 from slurmkit.accounting.statistics import gini, jain
-from slurmkit.accounting.waits import READY
 from slurmkit.errors import SlurmkitError
 from slurmkit.slurm.shares import read_targets
 
@@ -134,7 +133,7 @@ def _targets(ledger: Ledger, question: Question) -> dict[tuple[str, ...], float]
 
 
 def _with_idle(frame: DataFrame, targets: Mapping[tuple[str, ...], float]) -> DataFrame:
-    """Accounts that have a target and ran nothing have a row too; but for root, where no jobs are meant to be."""
+    """Accounts that have a target and ran nothing have a row too; root is not meant to run jobs."""
     from pandas import DataFrame, concat
 
     there = set(frame["account"])
@@ -221,7 +220,7 @@ REPORT = Report(
     explanation=(
         "Targets are what the shares of all levels of Slurm's accounts make of the cluster, as sshare has "
         "them now: an account's is that of jobs in the account itself. They are shown where the records are "
-        "of sshare's own cluster and no jobs were chosen. Slowdown is (wait + run) / run of jobs that ended in "
-        f"the window; a run below {SHORT} s counts as {SHORT} s, time suspended as wait."
+        "of sshare's own cluster and no jobs were chosen. Slowdown is (wait + run) / run of jobs that ended "
+        f"in the window; a run below {SHORT} s counts as {SHORT} s, time suspended as wait."
     ),
 )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 START = "epoch_us(start_time)"
 END = "greatest(epoch_us(coalesce(start_time, submit_time)), epoch_us(coalesce(end_time, until_time)) - 1)"
 """The last moment before a job's end, so that one that ends with the window is inside."""
+READY = "epoch_us(greatest(eligible_time, submit_time))"
+"""From when a job waits: a requeue sets its submit time anew, and its eligible time may be an older one."""
 LAST = "($until - 1)"
 """The last moment of the window, for what is the case then."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.accounting.frames import frame_of
-from slurmkit.accounting.moments import END, LAST, START, at_moment
+from slurmkit.accounting.moments import END, LAST, READY, START, at_moment
 from slurmkit.accounting.parts import micro
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Chart, Measure, Report, Table
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from slurmkit.accounting.ledger import Ledger
     from slurmkit.accounting.question import Question
-
-READY = "epoch_us(greatest(eligible_time, submit_time))"
-"""From when a job waits: a requeue sets its submit time anew, and its eligible time may be an older one."""
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 ENOUGH = 5
