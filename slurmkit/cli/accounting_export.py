@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,13 @@ def command(*, textfile: Path, window: str, folder: Path | None) -> None:
     cluster = slurm.config().get("ClusterName", "")
     families = prometheus.live(cluster, slurm.partitions(), slurm.nodes(), slurm.jobs())
     text = prometheus.exposition([*families, *_of_records(folder, window)])
+    narrowed = os.umask(0o777 & ~READABLE)
     try:
         write_atomically(textfile, text.encode(), READABLE)
-        textfile.chmod(READABLE)
     except OSError as error:
-        raise UsageError(f"cannot write {textfile}", where=error.strerror) from error
+        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(textfile)) from error
+    finally:
+        os.umask(narrowed)
 
 
 def _of_records(folder: Path | None, window: str) -> list[Family]:
