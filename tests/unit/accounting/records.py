@@ -127,6 +127,6 @@ def _insert(connection: Any, table: str, columns: Sequence[Column], rows: list[d
         if strange := row.keys() - set(known):
             raise AssertionError(f"{table} has no column {', '.join(sorted(strange))}")
     if rows:
-        marks = ", ".join("?" * len(known))
-        values = [[row.get(name) for name in known] for row in rows]
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", values)
+        marks = ", ".join(["(" + ", ".join("?" * len(known)) + ")"] * len(rows))
+        values = [row.get(name) for row in rows for name in known]
+        connection.execute(f"INSERT INTO {table} VALUES {marks}", values)
