@@ -85,9 +85,10 @@ def number(value: Json) -> str:
         if value.get("infinite"):
             return "UNLIMITED"
         value = value.get("number") if value.get("set", True) else None
-    if value is None or value in _SENTINELS or isinstance(value, bool | str | list):
-        return value if isinstance(value, str) else ""
-    return str(value)
+    if isinstance(value, str):
+        return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number and value not in _SENTINELS else ""
 
 
 class _Reader:
