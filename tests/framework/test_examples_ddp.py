@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.framework, pytest.mark.cluster]
 
 START = re.compile(r"rank (\d): starts at step (\d+) on cpu")
 END = re.compile(r"rank (\d): ends at step (\d+), parameters ([0-9a-f]{12})")
-AS_ASKED = re.compile(r"step (\d+), loss [\d.]+, saved as asked")
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +56,16 @@ def test_the_checkpoints_are_complete_and_load(site: Site, trained: str) -> None
 
 
 def test_a_killed_rank_leaves_no_trace_in_the_parameters(site: Site, trained: str) -> None:
-    view = examples.interruptible(site, "train.py", "killed")
+    view = examples.slow(site, "train.py", "killed", save_every=4)
     step = examples.assert_goes_on_after_a_kill(view)
     assert examples.lines(site, view.run_id, START) == [(str(rank), str(step)) for rank in range(8)]
     assert examples.lines(site, view.run_id, END) == examples.lines(site, trained, END)
 
 
 def test_when_asked_all_ranks_save_at_the_same_step_and_the_run_goes_on(site: Site, trained: str) -> None:
-    view = examples.interruptible(site, "train.py", "asked")
+    view = examples.slow(site, "train.py", "asked", save_every=1000)
     step = examples.assert_saves_when_asked(view)
-    (saved_at,), *_ = examples.lines(site, view.run_id, AS_ASKED)
-    assert int(saved_at) <= step  # the next ordinary save may come before the step is ended
+    assert 2 <= step < 20
     last = examples.lines(site, view.run_id, START)[-8:]
     assert last == [(str(rank), str(step)) for rank in range(8)]
     assert examples.lines(site, view.run_id, END)[-8:] == examples.lines(site, trained, END)
