@@ -168,7 +168,9 @@ def _answer(receipt: Receipt, wanted: Rehearsed, verdict: Verdict, *, is_kept: b
         "checkpoints": str(wanted.folder) if is_kept else None,
         "directory": str(paths.root),
     }
-    lines = [f"{one.name:<10}  {one.outcome:<11}  {one.text}" for one in verdict.checks]
+    lines = [
+        f"{one.name:<10}  {one.outcome:<11}  {one.text}" for one in verdict.checks if one.outcome != "failed"
+    ]
     lines.append(f"passed: {verdict.reason}" if verdict.passed else f"failed: {verdict.reason}")
     if not verdict.passed:
         note(f"what it did, and its logs: slurmkit show {paths.run_id}")

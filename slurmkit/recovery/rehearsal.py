@@ -287,9 +287,10 @@ def _checkpoint(view: View) -> Check | None:
         return None
     start = view.starts[0].step
     first = min(start.marks, key=lambda mark: mark.at, default=None)
-    return first and Check(
-        "checkpoint", "ok", f"{_name(first)} complete {_after_start(first.at - start.begin)}"
-    )
+    if first is None:
+        return None
+    took = max(first.at - start.begin, 0.0)
+    return Check("checkpoint", "ok", f"{_name(first)} was complete {took:.0f} s after the start")
 
 
 def _signal(view: View) -> Check | None:
@@ -368,10 +369,6 @@ def _chosen_name(start: Start) -> str:
 
 def _time_is_over(view: View, when: str) -> str:
     return f"the {_span(view.limits.job)} of the job were over {when}; --time gives it more"
-
-
-def _after_start(seconds: float) -> str:
-    return f"{max(seconds, 0.0):.0f} s after the start"
 
 
 def _span(seconds: float) -> str:
