@@ -98,7 +98,9 @@ def _seconds(option: str, text: str) -> int:
 def ended_as_by_control_c() -> Iterator[None]:
     """Let whatever ends this command leave it time to clean up: `timeout`, a terminal that is closed."""
     gc.enable()  # `slurmkit.cli.start` turned it off for commands that are soon over
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
+    # What is ignored from the start, as under nohup, stays so.
+    taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in taken}
     try:
         yield
     finally:

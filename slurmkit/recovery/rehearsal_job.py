@@ -165,11 +165,9 @@ def _texts(spec: JobSpec, directory: Path) -> Iterator[str]:
     """All in which the program may name the variable: its command line, and the files that this names."""
     line = spec.command if isinstance(spec.command, str) else shlex.join(spec.command)
     yield from (line, *spec.environment.setup, *spec.environment.variables.values())
-    try:
-        words = shlex.split(line) if isinstance(spec.command, str) else spec.command
-    except ValueError:
-        words = line.split()
-    for word in words:
+    words = _split(spec.command) if isinstance(spec.command, str) else spec.command
+    # Of `bash -c '...'`, too, the program is one word of a word.
+    for word in dict.fromkeys(piece for one in words for piece in (one, *_split(one))):
         path = directory / word
         try:
             if path.is_file():
@@ -177,3 +175,10 @@ def _texts(spec: JobSpec, directory: Path) -> Iterator[str]:
                     yield file.read(LARGEST).decode("utf-8", "replace")
         except (OSError, ValueError):
             continue
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
