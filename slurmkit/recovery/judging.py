@@ -10,7 +10,7 @@ from slurmkit.errors import SlurmError, SlurmkitError
 from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.diagnosis import diagnose
 from slurmkit.recovery.evidence import REQUEUED, of_attempt, of_step, unexplained
-from slurmkit.recovery.limit import pool
+from slurmkit.recovery.limit import kill_wait, pool
 from slurmkit.recovery.past import past
 from slurmkit.recovery.policy import NEVER, Decision, decide, retry_of
 from slurmkit.recovery.requeue import more_memory
@@ -40,6 +40,9 @@ def what_follows(setting: Setting, course: Course, end: StepEnd) -> Decision:
     if end.is_stuck and decision.action == "requeue":
         # Slurm 22.05 loses count of the GPUs of a job that is requeued with a step that it cannot end.
         decision = decision._replace(action="resubmit")
+    if decision.action == "resubmit" and signal.SIGTERM in end.received:
+        # Until then ranks of this job may be at work, and write where the next one's do.
+        decision = decision._replace(delay=max(decision.delay, kill_wait(setting)))
     if decision.action != "done":  # of work that is done there is nothing to explain
         note(setting, course.diagnosis, decision, evidence, number=number)
     course.has_run = course.has_run or end.has_begun

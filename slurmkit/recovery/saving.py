@@ -45,7 +45,8 @@ class Saving:
     """The end of one step start's time. Driven by the agent's loop; it waits for nothing itself.
 
     `ends_by` is when Slurm ends the job, in seconds since 1970; `newest` the newest complete checkpoint.
-    `ends_when_saved`: without a requeue to follow, the ranks have the rest of the time, maybe for their own.
+    `ends_when_saved`: without a requeue to follow, the ranks have the rest of the time, as long as Slurm
+    itself does not end them.
     """
 
     setting: Setting
@@ -98,7 +99,8 @@ class Saving:
             self._consider(seen, now)
         if self.asked is None or self.is_over:
             return False
-        self.is_over = (self.has_saved and self.ends_when_saved) or now >= self.asked.until
+        has_use = self.ends_when_saved or self.asked.why == "told"
+        self.is_over = (self.has_saved and has_use) or now >= self.asked.until
         return self.is_over
 
     def close(self) -> None:

@@ -37,6 +37,8 @@ STUCK = "Timed out waiting for job step to complete"
 STEP_WITHIN = 30.0
 SRUN_WITHIN = 15.0
 """Seconds that srun may take to end once all ranks have, or once it was told to."""
+SRUN_IN_VAIN = 1.0
+"""The same where Slurm is ending the job: srun can do no more, and the agent has no longer than the ranks."""
 STDERR = 2
 
 
@@ -169,7 +171,8 @@ def watch(
             if not seen.killed and (any(verdicts) or is_overdue):
                 seen.killed = True
                 os.kill(srun, signal.SIGTERM)  # which makes srun kill all ranks at once
-                seen.deadlines = {"srun itself": now + SRUN_WITHIN}
+                is_ended = signal.SIGTERM in seen.received
+                seen.deadlines = {"srun itself": now + (SRUN_IN_VAIN if is_ended else SRUN_WITHIN)}
             elif seen.killed and is_overdue:
                 os.kill(srun, signal.SIGKILL)
 

@@ -99,9 +99,9 @@ def resubmit(
     """Submit the run again in the place of its job `instead_of`. The caller holds the run's lock.
 
     `exclude` are nodes that must not be, besides the job file's own; `options` replace sbatch's for this
-    submit and the later ones (`mem`, with underscores), those of earlier ones being forgotten with
-    `is_new_spec`. Where another process has submitted the run in the meantime, that job's receipt comes back:
-    whoever asks twice gets one job.
+    submit and, `begin` and `hold` apart, the later ones (`mem`, with underscores), those of earlier ones
+    being forgotten with `is_new_spec`. Where another process has submitted the run in the meantime, that
+    job's receipt comes back: whoever asks twice gets one job.
 
     Raises:
         Refused: Slurm said no.
@@ -116,7 +116,7 @@ def resubmit(
     if told.cancel_requested and by != history.USER:
         raise UsageError("a user has cancelled the run", hint=f"slurmkit resume {paths.run_id}")
     made = _record_of(paths)
-    kept = {} if is_new_spec else dict(told.options)
+    kept = {} if is_new_spec else {name: text for name, text in told.options.items() if name not in ONCE}
     changed = kept | dict(options or {})
     spec = later_spec(_load(paths), told, exclude=exclude, options=changed)
     number, submission = _written(paths, spec, made, told.submits + 1)
