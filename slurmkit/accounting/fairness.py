@@ -12,7 +12,7 @@ from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Measure, Report, Table
 from slurmkit.accounting.statistics import gini, jain
 from slurmkit.errors import SlurmkitError
-from slurmkit.slurm.shares import read_targets
+from slurmkit.slurm import shares as sshare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,10 +105,10 @@ def _summed(ledger: Ledger, question: Question) -> DataFrame:
     return frame_of(ledger, sql, held.values | ends.values, texts=question.by)
 
 
-def live_targets() -> Targets | None:
+def _live_targets() -> Targets | None:
     """What slurmctld has as shares now; None where that cannot be read from here."""
     try:
-        return read_targets()
+        return sshare.read_targets()
     except (SlurmkitError, ValueError):
         return None
 
@@ -120,7 +120,7 @@ def _targets(ledger: Ledger, question: Question) -> dict[tuple[str, ...], float]
         return {}
     clusters = ledger.connection.execute("SELECT DISTINCT cluster FROM jobs").fetchall()
     names = {cluster for (cluster,) in clusters if not question.clusters or cluster in question.clusters}
-    live = live_targets() if len(names) == 1 else None
+    live = _live_targets() if len(names) == 1 else None
     if live is None:
         return {}
     found: dict[tuple[str, ...], float] = {}
