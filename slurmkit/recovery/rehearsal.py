@@ -318,9 +318,8 @@ def _resume(view: View) -> Check | None:
     if len(view.starts) < 2 or view.starts[1].step.chosen is None or view.interrupted is None:
         return None
     again = view.starts[1]
-    took = (
-        f"started again {again.step.begin - view.interrupted:.1f} s after its end, from {_chosen_name(again)}"
-    )
+    pause = again.step.begin - view.interrupted
+    took = f"started again from {_chosen_name(again)}, {pause:.1f} s after it was ended"
     firsts = [one.first_step for one in _of(view, again) if one.first_step is not None]
     if firsts:
         return Check("resume", "ok", f"{took}; its first step was {min(firsts)}")
