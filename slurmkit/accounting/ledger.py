@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingRequirement
@@ -48,6 +51,10 @@ def connect(*, threads: int = THREADS, memory: str = MEMORY) -> DuckDBPyConnecti
         raise MissingRequirement(
             "accounting needs DuckDB and pandas", hint="pip install 'slurmkit-hpc[reports]'"
         ) from error
-    connection = duckdb.connect(config={"threads": threads, "memory_limit": memory})
+    # What does not fit goes beside other temporary files: by default it would go into the working directory.
+    spilled = str(Path(gettempdir()) / f"slurmkit-{os.getuid()}-spilled")
+    connection = duckdb.connect(
+        config={"threads": threads, "memory_limit": memory, "temp_directory": spilled}
+    )
     connection.execute("SET TimeZone = 'UTC'")
     return connection
