@@ -6,6 +6,7 @@ import gzip
 import tempfile
 import zlib
 from contextlib import ExitStack
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def _converted(path: Path, convert: Callable[[Path, Path], object], delimiter: s
         except (OSError, EOFError, zlib.error) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"the dump cannot be read: {said}", where=str(path)) from error
-        ledger = open_dump(copy, delimiter=delimiter, zone="UTC")
+        ledger = open_dump(copy, delimiter=delimiter, zone=UTC)
         if ledger.held is not None:
             held.push(ledger.held)
         kept = held.pop_all()

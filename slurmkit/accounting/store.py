@@ -19,7 +19,7 @@ from slurmkit.accounting.schema import JOBS, STEPS, definition
 from slurmkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from duckdb import DuckDBPyConnection
@@ -75,13 +75,15 @@ def add(
     horizon: datetime | None = None,
     source: str | None = None,
     change: Callable[[Cluster], Cluster] | None = None,
-) -> Manifest:
+    sought: Collection[int] = (),
+) -> set[int]:
     """Add records to a store; those that are there already are replaced. Only inside of `manifest.writing`.
 
     `cluster` names the one whose records do not name it. Attempts that ended at `horizon` or later are kept
     apart, as if they were open: the records from then on are not complete. The notes of the ledger are kept
     under `source`, in the place of those that it left before. `change` is made to what the manifest says of
-    each cluster that is added to, and of `cluster`, in the same moment as the records.
+    each cluster that is added to, and of `cluster`, in the same moment as the records. What comes back are
+    those numbers of `sought` that were among the jobs.
 
     Raises:
         UsageError: the records could not be read or written; the store is as it was.
@@ -92,6 +94,7 @@ def add(
     try:
         with tempfile.TemporaryDirectory(dir=store / TEMPORARY) as folder:
             names = stage(ledger.connection, Path(folder), cluster)
+            seen = _sought(ledger.connection, Path(folder), sought)
             changed = _merged(store, manifest, Path(folder), names, horizon)
         changed = {name: _like(one, as_of=_later(one.as_of, ledger.as_of)) for name, one in changed.items()}
         if change is not None:
@@ -100,14 +103,22 @@ def add(
             changed = {name: change(one) for name, one in changed.items()}
         if source is not None:
             changed = {name: noted(one, source, ledger.notes) for name, one in changed.items()}
-        manifest = replaced(manifest, changed)
-        save(store, manifest)
+        save(store, replaced(manifest, changed))
     except (duckdb.Error, OSError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
         raise UsageError(
             f"the records could not be added, and the store is as it was: {said}", where=str(store)
         ) from error
-    return manifest
+    return seen
+
+
+def _sought(connection: DuckDBPyConnection, staged: Path, sought: Collection[int]) -> set[int]:
+    found = connection.execute(
+        f"SELECT DISTINCT job_number FROM {parquet([staged / 'jobs.parquet'])}"
+        " WHERE job_number IN (SELECT unnest($sought::BIGINT[]))",
+        {"sought": list(sought)},
+    )
+    return {number for (number,) in found.fetchall()}
 
 
 def _merged(

@@ -219,14 +219,15 @@ class _Asking:
         from slurmkit.accounting.dump import open_dump
 
         with closing(open_dump(self._target, delimiter=DELIMITER)) as ledger:
-            seen = ledger.connection.execute(
-                "SELECT DISTINCT job_number FROM jobs"
-                " WHERE job_number IN (SELECT unnest($waiting::BIGINT[]))",
-                {"waiting": list(waiting)},
-            ).fetchall()
-            cluster = self.accounting.cluster
-            add(self.store, ledger, cluster=cluster, horizon=horizon, source=source, change=change)
-        return {number for (number,) in seen}
+            return add(
+                self.store,
+                ledger,
+                cluster=self.accounting.cluster,
+                horizon=horizon,
+                source=source,
+                change=change,
+                sought=waiting,
+            )
 
 
 def _open_numbers(store: Path, cluster: Cluster) -> list[int]:
