@@ -71,15 +71,15 @@ def test_the_tasks_of_the_launch_section_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("resources", "lines"),
     [
-        ({"nodes": 2, "gpus_per_node": "a100:4"}, {"--gpus-per-node=a100:4", "--ntasks-per-node=4"}),
-        ({"nodes": 2, "ntasks": 5}, {"--ntasks-per-node=3"}),
-        ({"nodes": 2, "gpus": "a100:4"}, {"--gpus-per-node=a100:2", "--ntasks-per-node=2"}),
-        ({"nodes": 2, "gpus_per_node": 2, "ntasks_per_gpu": 2}, {"--gpus-per-node=2", "--ntasks-per-gpu=2"}),
+        ({"nodes": 2, "gpus_per_node": "a100:4"}, ["--gpus-per-node=a100:4", "--ntasks-per-node=4"]),
+        ({"nodes": 2, "ntasks": 5}, ["--ntasks-per-node=3"]),
+        ({"nodes": 2, "gpus": "a100:4"}, ["--gpus-per-node=a100:2", "--ntasks-per-node=2"]),
+        ({"nodes": 2, "gpus_per_node": 2, "ntasks_per_gpu": 2}, ["--gpus-per-node=2", "--ntasks-per-gpu=2"]),
     ],
     ids=str,
 )
 def test_spare_nodes_are_asked_for_on_top_and_all_nodes_alike(
-    resources: dict[str, Any], lines: set[str]
+    resources: dict[str, Any], lines: list[str]
 ) -> None:
     found = set(made(resources=resources, spare_nodes=1).lines) - {"--job-name=x", *ADDED}
     assert found == {"--nodes=3", "--no-kill", *lines}
