@@ -131,11 +131,17 @@ def _limit(spec: JobSpec, seconds: int) -> int:
 def _moved(spec: JobSpec, section: Checkpoint, directory: Path) -> tuple[JobSpec | None, str | None]:
     """The job with another folder of checkpoints, and how the program learns of it; None where it may not."""
     old = section.path.rstrip("/") or section.path
-    new = f"{old}{SUFFIX}-{secrets.token_hex(3)}"
-    pattern = _whole(old)
+    added = f"{SUFFIX}-{secrets.token_hex(3)}"
+    new = old + added
+    # The job file may say it relative to itself, and the command from the root; or the other way round.
+    whole = directory / old
+    forms = [str(whole), *([str(whole.relative_to(directory))] if whole.is_relative_to(directory) else [])]
+    patterns = [_whole(one) for one in dict.fromkeys([*forms, old])]
 
     def other(text: str) -> str:
-        return pattern.sub(lambda _: new, text)
+        for pattern in patterns:
+            text = pattern.sub(lambda found: found[0] + added, text)
+        return text
 
     command = spec.command
     moved = replace(
@@ -146,10 +152,12 @@ def _moved(spec: JobSpec, section: Checkpoint, directory: Path) -> tuple[JobSpec
             variables={name: other(value) for name, value in spec.environment.variables.items()},
             setup=tuple(map(other, spec.environment.setup)),
         ),
+        container=spec.container and replace(spec.container, mounts=tuple(map(other, spec.container.mounts))),
         checkpoint=replace(section, path=new, resume=tuple(map(other, section.resume))),
     )
-    if (moved.command, moved.environment) != (spec.command, spec.environment):
-        return moved, f"its checkpoints go to {new}, which stands in the command for {old}"
+    told = (moved.command, moved.environment, moved.container)
+    if told != (spec.command, spec.environment, spec.container):
+        return moved, f"its checkpoints go to {new}, which the job names in the place of {old}"
     if any(TELLS in text for text in _texts(spec, directory)):
         return moved, f"its checkpoints go to {new}, as {TELLS} tells the program"
     return None, None

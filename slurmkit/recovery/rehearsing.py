@@ -109,9 +109,7 @@ def rehearse(place: Place, job: Rehearsed, limits: Limits, look: Callable[[], Ru
         if move == "ask":
             asked = ask(place, job.loaded.spec, stints[-1])
         elif move == "interrupt":
-            place.say("the step is ended, as by a fault")
-            interrupted = place.clock.now().timestamp()
-            _end_step(place)
+            interrupted = _end_step(place)
         place.clock.sleep(QUICK_LOOK if interrupted and len(starts) < 2 else LOOK)
 
 
@@ -194,10 +192,13 @@ def signalled(text: str) -> dict[int, bool]:
     return found
 
 
-def _end_step(place: Place) -> None:
-    job = open_dossier(place.paths).job_id
-    if job is not None:
-        place.slurm.end_steps(job)
+def _end_step(place: Place) -> float | None:
+    """End the program without warning; when that was, and None where Slurm lists no step of the job."""
+    job, at = open_dossier(place.paths).job_id, place.clock.now().timestamp()
+    if job is None or not place.slurm.end_steps(job):
+        return None
+    place.say("the step is ended, as by a fault")
+    return at
 
 
 def _rewritten(paths: RunPaths, job: Rehearsed, starts: Sequence[Start]) -> str | None:

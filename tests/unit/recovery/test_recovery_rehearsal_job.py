@@ -152,3 +152,26 @@ def test_what_cannot_be_rehearsed_is_refused(text: str, why: str, tmp_path: Path
     file.write_text(text)
     with pytest.raises(UsageError, match=why):
         rehearsed(load(file, site=None, user=None), seconds=900)
+
+
+def test_a_folder_that_a_container_mounts_is_mounted_from_the_rehearsals_own(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        'name = "a"\ncommand = ["train", "/ckpt"]\ncheckpoint = { path = "/big/saved" }\n'
+        'container = { runtime = "apptainer", image = "a.sif", mounts = ["/big/saved:/ckpt"] }\n'
+    )
+    job = rehearsed(load(file, site=None, user=None), seconds=900)
+    assert job.is_own
+    assert job.loaded.spec.container is not None
+    assert job.loaded.spec.container.mounts == (f"{job.folder}:/ckpt",)
+
+
+def test_a_folder_is_found_by_its_whole_path_too_though_the_program_knows_the_variable(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text("default = os.environ['SLURMKIT_CHECKPOINTS']")
+    job = made(tmp_path, f'["python", "train.py", "--save={tmp_path}/saved", "saved"]')
+    folder = job.folder
+    assert job.loaded.spec.command == ("python", "train.py", f"--save={folder}", folder.name)
+    other = made(tmp_path, '["python", "train.py", "--save=saved"]', path=f"{tmp_path}/saved")
+    assert other.loaded.spec.command == ("python", "train.py", f"--save={other.folder.name}")
