@@ -125,6 +125,19 @@ def test_without_a_requeue_to_follow_the_ranks_work_on_when_they_have_saved(
     assert signalled
 
 
+def test_where_slurm_ends_the_job_the_step_ends_when_it_has_saved_whatever_may_follow(
+    made: Made, signalled: list[str]
+) -> None:
+    one = saving(made)
+    one.ends_when_saved = False
+    seen = Watched(received=[signal.SIGTERM])
+    one.tick(seen)
+    assert one.asked is not None
+    find(one, checkpoint(150, saved=one.asked.at + 1))
+    assert one.tick(seen)
+    assert signalled
+
+
 def test_a_checkpoint_from_before_the_request_is_not_the_one_that_was_asked_for(
     made: Made, signalled: list[str]
 ) -> None:

@@ -42,11 +42,11 @@ if NOTICE:
 mask = signal.pthread_sigmask(signal.SIG_BLOCK, watching.WATCHED)
 argv = sys.argv[4:]
 srun, stderr = step.start(argv, argv[0], dict(PATH="/usr/bin:/bin"), mask)
-watching.TICK = 0.05
+watching.TICK, watching.SRUN_IN_VAIN = 0.05, 0.1
 must_end = lambda finding: print("found", finding, flush=True) or finding == "hung"
 class Attendant:
     def takes(self, number): return number == TAKEN
-    def tick(self, seen): return False
+    def tick(self, seen): return "end it" in seen.said
 seen = watching.watch(
     srun, stderr, monitor, clock=SystemClock(), grace=GRACE, must_end=must_end, attendant=Attendant()
 )
@@ -124,6 +124,11 @@ def test_what_srun_says_goes_to_the_batch_log_and_is_kept() -> None:
 def test_after_a_failure_the_others_have_their_grace_and_no_more() -> None:
     done = watched("exec sleep 60", grace="0.1", notice="rank-ended 1")
     assert done.stdout == f"{int(signal.SIGTERM)} killed\n"
+
+
+def test_where_slurm_ends_the_job_an_srun_that_does_not_end_is_not_waited_for() -> None:
+    done = watched("trap '' TERM; kill -TERM $PPID; echo end it >&2; while :; do sleep 0.02; done")
+    assert done.stdout == f"{int(signal.SIGKILL)} {int(signal.SIGTERM)} killed end it\n"
 
 
 def test_a_rank_that_ends_well_ends_no_other() -> None:

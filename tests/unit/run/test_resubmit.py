@@ -124,10 +124,12 @@ def test_a_file_of_nodes_to_exclude_is_read(tmp_path: Any) -> None:
 
 def test_options_of_one_submit_hold_for_the_next(paths: RunPaths, slurm: FakeSlurm, clock: FakeClock) -> None:
     takes(slurm)
-    again(paths, slurm, clock, options={"mem": "200M"})
+    again(paths, slurm, clock, options={"mem": "200M", "begin": "now+30"})
     taken = takes(slurm, 14)
     again(paths, slurm, clock, instead_of="13")
-    assert "--mem=200M" in taken[0].script.read_text()
+    text = taken[0].script.read_text()
+    assert "--mem=200M" in text
+    assert "--begin" not in text
 
 
 def test_the_variables_of_the_first_submit_are_used(
