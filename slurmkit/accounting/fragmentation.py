@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurmkit.accounting.report import Chart, Measure, Report, Table
-from slurmkit.accounting.timeline import MARGIN, timeline
+from slurmkit.accounting.timeline import MARGIN, slot_sizes, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,10 +104,11 @@ def _slots_of(swept: Timeline) -> DataFrame:
     from pandas import DataFrame
 
     rows = []
+    sizes = slot_sizes(swept.pools["largest"].tolist())
     sums = swept.periods.groupby("pool").sum(numeric_only=True)
     for pool in swept.pools.to_dict("records"):
         levels = swept.levels[swept.levels["pool"] == pool["pool"]]
-        for size in (one for one in swept.sizes if one <= pool["largest"]):
+        for size in (one for one in sizes if one <= pool["largest"]):
             seconds = int(sums["seconds"][pool["pool"]])
             possible = int(sums[f"slots_{size}"][pool["pool"]])
             made = int(((levels["capacity"] - levels["used"]) // size * levels["seconds"]).sum())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from slurmkit.accounting.ledger import Ledger
 
+TEXTS = frozenset({"cluster", "node", "partition", "gpu_type"})
 MARGIN = 7 * 86400
 """Seconds: what runs jobs at all runs one in a week."""
 
@@ -44,31 +45,44 @@ class Timeline(NamedTuple):
     levels: DataFrame
     """pool, capacity, used, seconds: how long nodes of that capacity had so many GPUs in use, summed."""
     periods: DataFrame
-    """pool, period, seconds, used, asked, idle_while_waiting, seconds_short, and slots_N for each of `sizes`:
-    the seconds of each slot of N GPUs that the idle ones together would have made."""
-    sizes: tuple[int, ...]
+    """pool, period, seconds, used, asked, idle_while_waiting, and slots_N for each of `slot_sizes`: the
+    seconds of each slot of N GPUs that the idle ones together would have made."""
 
 
 def timeline(ledger: Ledger, question: Question) -> Timeline:
     """The sweep. The question's jobs are those that wait; GPUs are held by anybody's.
 
     A job over several nodes holds its GPUs in equal parts, the first nodes one more where they do not divide.
+    The answer stays in the ledger's database, for the next table of the same report.
     """
+    connection = ledger.connection
+    asked = repr(question)
+    is_kept = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'timeline_of'").fetchall()
+    if not is_kept or connection.execute("SELECT asked FROM timeline_of").fetchall() != [(asked,)]:
+        _sweep(ledger, question)
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE timeline_of AS SELECT $asked AS asked", {"asked": asked}
+        )
+    pools, levels, cut = (connection.execute(f"FROM timeline_{name}").df() for name in Timeline._fields)
+    return Timeline(with_none(pools, ("gpu_type",)), levels, cut)
+
+
+def _sweep(ledger: Ledger, question: Question) -> None:
+    """Make the tables `timeline_...`, one for each field of `Timeline`."""
     connection = ledger.connection
     span = _Span(*(micro(moment) // 1_000_000 for moment in window_of(ledger, question)))
     _hold(ledger, question, span)
     pools = _pools(connection)
     pools += _wait(ledger, question, pools, span)
-    levels = _levels(connection, span)
-    table = _table(pools, levels)
+    _levels(connection, span)
+    table = _table(connection, pools)
     if question.partitions:
         wanted = [pool.number for pool in pools if not set(pool.partitions).isdisjoint(question.partitions)]
         table = table[table["pool"].isin(wanted)].reset_index(drop=True)
-    sizes = slot_sizes(table["largest"].tolist())
-    cut = _periods(ledger, question, table, sizes)
+    _table_of(connection, "timeline_pools", table)
+    _periods(ledger, question, table)
     for name in ("held", "waiting", "node_pools", "list_nodes"):
-        connection.execute(f"DROP TABLE IF EXISTS {name}")
-    return Timeline(table, levels, cut, sizes)
+        connection.execute(f"DROP TABLE {name}")
 
 
 def slot_sizes(largest: Sequence[int]) -> tuple[int, ...]:
@@ -117,7 +131,7 @@ def _pools(connection: DuckDBPyConnection) -> list[Pool]:
     ).fetchall()
     pools, numbers = pools_of_nodes([(cluster, seen, kind) for cluster, _, seen, kind in nodes])
     names = [(cluster, node, number) for (cluster, node, *_), number in zip(nodes, numbers, strict=True)]
-    _table_of(connection, "node_pools", DataFrame(names, columns=["cluster", "node", "pool"]), "pool")
+    _table_of(connection, "node_pools", DataFrame(names, columns=["cluster", "node", "pool"]))
     return pools
 
 
@@ -142,7 +156,7 @@ def _wait(ledger: Ledger, question: Question, pools: Sequence[Pool], span: _Span
     placed = pools_of_places(pools, places)
     rows = [(*place, pool.number) for place, pool in placed.items()]
     columns = ["cluster", "partition", "gpu_type", "pool"]
-    _table_of(ledger.connection, "places", DataFrame(rows, columns=columns), "pool")
+    _table_of(ledger.connection, "places", DataFrame(rows, columns=columns))
     ledger.connection.execute(
         "CREATE OR REPLACE TEMP TABLE waiting AS SELECT pool, begin, finish, gpus"
         f' FROM ({asked}) JOIN places USING (cluster, "partition", gpu_type)',
@@ -152,21 +166,21 @@ def _wait(ledger: Ledger, question: Question, pools: Sequence[Pool], span: _Span
     return sorted({pool for pool in placed.values() if pool.gpu_type is None})
 
 
-def _table_of(connection: DuckDBPyConnection, name: str, frame: DataFrame, number: str) -> None:
-    """A temporary table of texts and one number; a frame without rows has no types of its own."""
+def _table_of(connection: DuckDBPyConnection, name: str, frame: DataFrame) -> None:
+    """A temporary table of texts and numbers; a frame without rows has no types of its own."""
     connection.register("frame_of_it", frame.astype(object))
     columns = ", ".join(
-        f'"{column}"::{"INTEGER" if column == number else "VARCHAR"} AS "{column}"'
-        for column in frame.columns
+        f'"{column}"::{"VARCHAR" if column in TEXTS else "BIGINT"} AS "{column}"' for column in frame.columns
     )
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {columns} FROM frame_of_it")
     connection.unregister("frame_of_it")
 
 
-def _levels(connection: DuckDBPyConnection, span: _Span) -> DataFrame:
-    """`Timeline.levels`: a node by itself needs no other node's timeline."""
-    return connection.execute(
+def _levels(connection: DuckDBPyConnection, span: _Span) -> None:
+    """`Timeline.levels`: each node by itself."""
+    connection.execute(
         """
+        CREATE OR REPLACE TEMP TABLE timeline_levels AS
         WITH steps AS (
             SELECT cluster, node, moment, sum(change) AS change FROM (
                 SELECT cluster, node, begin AS moment, gpus AS change FROM held
@@ -186,27 +200,27 @@ def _levels(connection: DuckDBPyConnection, span: _Span) -> DataFrame:
             UNION ALL SELECT cluster, node, capacity, 0, $until - $since - busy FROM nodes)
         JOIN node_pools USING (cluster, node) GROUP BY pool, capacity, used ORDER BY pool, capacity, used""",
         {"since": span.begin, "until": span.end},
-    ).df()
+    )
 
 
-def _table(pools: Sequence[Pool], levels: DataFrame) -> DataFrame:
-    """`Timeline.pools`: each node is once among those that had no GPU in use for some time, or none."""
+def _table(connection: DuckDBPyConnection, pools: Sequence[Pool]) -> DataFrame:
+    """`Timeline.pools`: each node is once in the row of its capacity without any use."""
     from pandas import DataFrame
 
-    idle = levels[levels["used"] == 0]
-    counted: dict[int, tuple[int, int, int]] = {}
-    for pool, capacity, nodes in zip(idle["pool"], idle["capacity"], idle["nodes"], strict=True):
-        before = counted.get(pool, (0, 0, 0))
-        counted[pool] = (before[0] + nodes, before[1] + nodes * capacity, max(before[2], capacity))
+    sums = connection.execute(
+        "SELECT pool, sum(nodes)::BIGINT, sum(nodes * capacity)::BIGINT, max(capacity) FROM timeline_levels"
+        " GROUP BY pool"
+    ).fetchall()
+    counted = {number: row for number, *row in sums}
     rows = [
-        (one.number, one.cluster, "+".join(one.partitions), one.gpu_type, *counted.get(one.number, (0, 0, 0)))
+        (one.number, one.cluster, "+".join(one.partitions), one.gpu_type, *counted.get(one.number, [0, 0, 0]))
         for one in pools
     ]
     names = ["pool", "cluster", "partition", "gpu_type", "nodes", "gpus", "largest"]
-    return with_none(DataFrame(rows, columns=names), ("gpu_type",))
+    return DataFrame(rows, columns=names)
 
 
-def _periods(ledger: Ledger, question: Question, pools: DataFrame, sizes: Sequence[int]) -> DataFrame:
+def _periods(ledger: Ledger, question: Question, pools: DataFrame) -> None:
     """`Timeline.periods`: the first kind of time of the question's groups, or days."""
     kind = next((name for name in question.by if name in GROUPED_BY_TIME), "day")
     window = window_of(ledger, question)
@@ -221,10 +235,12 @@ def _periods(ledger: Ledger, question: Question, pools: DataFrame, sizes: Sequen
         "gpus": pools["gpus"].tolist(),
     }
     slots = "".join(
-        f", sum((gpus - used) // {size} * (next - moment))::BIGINT AS slots_{size}" for size in sizes
+        f", sum((gpus - used) // {size} * (next - moment))::BIGINT AS slots_{size}"
+        for size in slot_sizes(pools["largest"].tolist())
     )
-    return ledger.connection.execute(
+    ledger.connection.execute(
         f"""
+        CREATE OR REPLACE TEMP TABLE timeline_periods AS
         WITH known AS (SELECT unnest($pools)::INTEGER AS pool, unnest($gpus)::BIGINT AS gpus),
         named AS (SELECT unnest($names)::VARCHAR AS period, unnest($begins)::BIGINT AS moment),
         changes AS (
@@ -245,10 +261,9 @@ def _periods(ledger: Ledger, question: Question, pools: DataFrame, sizes: Sequen
         SELECT pool, period, sum(next - moment)::BIGINT AS seconds,
             sum(used * (next - moment))::BIGINT AS used,
             sum(asked * (next - moment))::BIGINT AS asked,
-            sum(least(gpus - used, asked) * (next - moment))::BIGINT AS idle_while_waiting,
-            coalesce(sum(next - moment) FILTER (used < gpus AND asked > 0), 0)::BIGINT AS seconds_short{slots}
+            sum(least(gpus - used, asked) * (next - moment))::BIGINT AS idle_while_waiting{slots}
         FROM (SELECT spans.*, known.gpus, named.period FROM spans JOIN known USING (pool)
             ASOF JOIN named ON spans.moment >= named.moment)
         GROUP BY pool, period ORDER BY pool, min(moment)""",
         values,
-    ).df()
+    )

@@ -32,13 +32,13 @@ def second(number: int) -> datetime:
     return NOON + timedelta(seconds=number)
 
 
-WINDOW = {"since": NOON, "until": second(LENGTH)}
+SPAN: dict[str, Any] = {"since": NOON, "until": second(LENGTH)}
 
 
 def frames(
     jobs: Sequence[Mapping[str, object]], *, as_of: datetime = LATE, **how: Any
 ) -> dict[str, DataFrame]:
-    asked = question(**({"zone": UTC} | WINDOW | how))
+    asked = question(**({"zone": UTC} | SPAN | how))
     with closing(ledger_of(jobs, as_of=as_of)) as ledger:
         built = {table.name: table.build(ledger, asked) for table in REPORT.tables}
     for table in REPORT.tables:
@@ -104,7 +104,7 @@ def test_capacity_is_the_most_that_was_held_at_once_in_the_window_or_close_to_it
 
 
 def test_a_job_over_several_nodes_holds_equal_parts_and_the_first_nodes_the_rest() -> None:
-    asked = question(zone=UTC, since=NOON, until=second(LENGTH))
+    asked = question(zone=UTC, **SPAN)
     with closing(ledger_of([held(0, 10, "n[1-3]", 8, nodes=3)])) as ledger:
         levels = timeline(ledger, asked).levels
     assert levels[levels["used"] > 0][["capacity", "used", "seconds"]].values.tolist() == [
@@ -193,11 +193,14 @@ def test_without_gpus_there_is_nothing_to_say() -> None:
         assert REPORT.stands_out(frames(jobs)) == ["No job held a GPU in this time."]
 
 
-def test_the_sweep_leaves_no_table_behind() -> None:
-    with closing(ledger_of([*FULL])) as ledger:
-        timeline(ledger, question(zone=UTC, since=NOON, until=second(LENGTH)))
+def test_one_ledger_answers_several_questions() -> None:
+    jobs = [*FULL, held(0, 40), waits(0, 8), waits(0, 8, user="bob")]
+    with closing(ledger_of(jobs, as_of=LATE)) as ledger:
+        asked = [question(zone=UTC, users=users, **SPAN) for users in ((), ("bob",), ("bob",), ())]
+        sums = [timeline(ledger, one).periods["asked"].sum() for one in asked]
         tables = ledger.connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY ALL").fetchall()
-    assert tables == [("jobs",), ("steps",)]
+    assert sums == [640, 320, 320, 640]
+    assert [name for (name,) in tables if not name.startswith("timeline")] == ["jobs", "steps"]
 
 
 @pytest.mark.parametrize(
@@ -261,11 +264,9 @@ def used_at(jobs: list[Job], moment: int) -> dict[str, int]:
 
 
 def asked_at(jobs: list[Job], moment: int) -> int:
-    return sum(
-        job.get("requested_gpus", job["gpus"])
-        for job in jobs
-        if job["submit_time"] <= second(moment) < (job["start_time"] or LATE)
-    )
+    now = second(moment)
+    waiting = [job for job in jobs if job["submit_time"] <= now < (job["start_time"] or LATE)]
+    return sum(int(job.get("requested_gpus") or job["gpus"]) for job in waiting)
 
 
 @given(jobs=some_jobs(), data=st.data())
