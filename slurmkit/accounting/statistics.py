@@ -6,7 +6,7 @@ from math import exp, lgamma, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def hypergeometric(stratum: Stratum) -> tuple[int, NDArray[np.float64]]:
     return lowest, np.exp(first + np.concatenate(([0.0], np.cumsum(ratios))))
 
 
-def upper_tail(strata: Iterable[Stratum], seen: int) -> float:
+def upper_tail(strata: Sequence[Stratum], seen: int) -> float:
     """How likely chance alone marks `seen` or more of those drawn in all strata together.
 
     Exact: the sum of independent hypergeometric numbers. With one stratum it is Fisher's one-sided test
@@ -46,10 +46,12 @@ def upper_tail(strata: Iterable[Stratum], seen: int) -> float:
     """
     import numpy as np
 
-    lowest, likely = 0, np.ones(1)
-    for stratum in strata:
-        least, one = hypergeometric(stratum)
-        lowest, likely = lowest + least, np.convolve(likely, one)
+    each = [hypergeometric(stratum) for stratum in strata]
+    lowest, sums = sum(least for least, _ in each), [likely for _, likely in each]
+    while len(sums) > 1:  # two and two: short ones with short ones
+        pairs = zip(sums[::2], sums[1::2], strict=False)
+        sums = [np.convolve(*pair) for pair in pairs] + sums[len(sums) // 2 * 2 :]
+    likely = sums[0] if sums else np.ones(1)
     return min(1.0, float(likely[max(seen - lowest, 0) :].sum()))
 
 

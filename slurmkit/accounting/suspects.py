@@ -77,9 +77,13 @@ def _chance(node: _Node) -> float:
     if node.failed <= _expected(node):
         return 1.0
     # Where all or none of the work failed, or it ran nowhere else, the count is what it must be.
-    telling = [one for one in node.strata if 0 < one.marked < one.total and one.drawn < one.total]
-    certain = sum(min(one.drawn, one.marked) for one in node.strata if one not in telling)
+    telling = [one for one in node.strata if _is_telling(one)]
+    certain = sum(min(one.drawn, one.marked) for one in node.strata if not _is_telling(one))
     return upper_tail(telling, node.failed - certain)
+
+
+def _is_telling(one: Stratum) -> bool:
+    return 0 < one.marked < one.total and one.drawn < one.total
 
 
 def _nodes(ledger: Ledger, question: Question) -> list[_Node]:
