@@ -1,7 +1,7 @@
 """Records of a dump that a line does not hold: put together again, or counted as lost. Pure.
 
-A name, a comment or a path may hold a newline, which cuts a record in two, and the delimiter, which gives it a
-field too many. The fields that cannot hold any text tell whether a guess is right.
+A name, a comment or a path may hold a newline, which cuts a record in two, and the delimiter, which gives it
+a field too many. The fields that cannot hold any text tell whether a guess is right.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ class Repaired(NamedTuple):
 
     records: tuple[Record, ...]
     lost: tuple[Line, ...]
+    before: tuple[int, ...] = ()
+    """For each record, how many broken lines stand before it in the dump."""
 
 
 def repair(lines: Sequence[Line], columns: Sequence[str], delimiter: str) -> Repaired:
     """The records of broken lines, which are in the order of the dump."""
     records: list[Record] = []
     lost: list[Line] = []
+    before: list[int] = []
     at = 0
     while at < len(lines):
         found = _record(lines, at, columns, delimiter)
@@ -55,8 +58,9 @@ def repair(lines: Sequence[Line], columns: Sequence[str], delimiter: str) -> Rep
             continue
         cells, used = found
         records.append(Record(lines[at].number, cells))
+        before.append(at)
         at += used
-    return Repaired(tuple(records), tuple(lost))
+    return Repaired(tuple(records), tuple(lost), tuple(before))
 
 
 def _record(

@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting import sacct_types as typed
-from slurmkit.accounting.sacct_fields import KNOWN, canonical
+from slurmkit.accounting.broken_lines import Line, repair
 from slurmkit.accounting.ledger import Ledger, connect
 from slurmkit.accounting.periods import local_zone
-from slurmkit.accounting.broken_lines import Line, repair
+from slurmkit.accounting.sacct_fields import KNOWN, canonical
+from slurmkit.accounting.typing_sql import typed_jobs, typed_steps
 from slurmkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from slurmkit.accounting.broken_lines import Repaired
 
 CHUNK = 1 << 24
+HEADER_LINES = 1
 HEAD_LINES = 200
 MOST_BROKEN = 200_000
 """Lines that are repaired; a dump with more is read with a wrong delimiter."""
 SHOWN = 5
 """Line numbers that a note names."""
 HOW = "sacct --parsable2 --format=JobID,JobIDRaw,State,... > FILE"
+STRIDE = 1 << 20
+"""Between the places of two whole lines there is room for that many repaired ones."""
 END = "end_of_line"
 """The column after a delimiter at the end of lines, as `sacct --parsable` prints it."""
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
@@ -226,7 +229,8 @@ def _broken(connection: DuckDBPyConnection, source: Source, header: Header) -> R
     whole = connection.execute(f"SELECT count({counted}) FROM {scan}").fetchall()[0][0]
     rejects = "FROM reject_errors WHERE error_type <> 'INVALID ENCODING'"
     is_text, broken = connection.execute(
-        "SELECT count(*) FILTER (error_type = 'INVALID ENCODING') = 0, count(DISTINCT line) FROM reject_errors"
+        "SELECT count(*) FILTER (error_type = 'INVALID ENCODING') = 0, count(DISTINCT line)"
+        " FROM reject_errors"
     ).fetchall()[0]
     if broken > MOST_BROKEN or (broken > HEAD_LINES and broken > whole):
         (first,) = connection.execute(f"SELECT min(line) {rejects}").fetchall()[0]
@@ -245,20 +249,28 @@ def _make_views(
     connection: DuckDBPyConnection, source: Source, header: Header, fixed: Repaired, zone: tzinfo
 ) -> None:
     is_whole = not fixed.records and not fixed.lost
-    sql = f"SELECT * FROM {_rows(source, header, 'ignore_errors=' + ('false' if is_whole else 'true'))}"
+    rows = _rows(source, header, "ignore_errors=" + ("false" if is_whole else "true"))
+    raw, numbered = f"SELECT * FROM {rows}", f"SELECT *, row_number() OVER () * {STRIDE} AS line FROM {rows}"
     if fixed.records:
         columns = ", ".join(f'"{name}" VARCHAR' for name in header.columns)
-        marks = ", ".join("?" * len(header.columns))
-        connection.execute(f"CREATE TEMP TABLE repaired ({columns})")
+        marks = ", ".join("?" * (len(header.columns) + 1))
+        connection.execute(f"CREATE TEMP TABLE repaired ({columns}, line BIGINT)")
         connection.executemany(
-            f"INSERT INTO repaired VALUES ({marks})", [record.cells for record in fixed.records]
+            f"INSERT INTO repaired VALUES ({marks})",
+            [(*record.cells, place) for record, place in zip(fixed.records, _places(fixed), strict=True)],
         )
-        sql += " UNION ALL SELECT * FROM repaired"
-    connection.execute(f"CREATE TEMP VIEW raw AS {sql}")
-    typed.prepare(connection, str(zone))
-    jobs = typed.typed_jobs("raw", header.columns)
-    connection.execute(f"CREATE TEMP VIEW jobs AS {jobs}")
-    connection.execute(f"CREATE TEMP VIEW steps AS {typed.typed_steps('raw', header.columns, 'jobs')}")
+        raw += " UNION ALL SELECT * EXCLUDE (line) FROM repaired"
+        numbered += " UNION ALL SELECT * FROM repaired"
+    connection.execute(f"CREATE TEMP VIEW raw AS {raw}; CREATE TEMP VIEW numbered AS {numbered}")
+    connection.execute(f"CREATE TEMP VIEW jobs AS {typed_jobs('raw', header.columns, zone=zone)}")
+    connection.execute(f"CREATE TEMP VIEW steps AS {typed_steps('numbered', header.columns, zone=zone)}")
+
+
+def _places(fixed: Repaired) -> Iterator[int]:
+    """Where repaired records stand among the whole lines, of which the first has the place STRIDE."""
+    for record, before in zip(fixed.records, fixed.before, strict=True):
+        whole = record.line - HEADER_LINES - 1 - before
+        yield whole * STRIDE + min(before + 1, STRIDE - 1)
 
 
 def _notes(header: Header, fixed: Repaired | None) -> Iterator[str]:
