@@ -91,7 +91,7 @@ def stage(connection: DuckDBPyConnection, folder: Path, cluster: str | None) -> 
         named = columns.replace('"cluster"', name, 1)
         query = f"SELECT {named} FROM {kind}"
         target = quoted(folder / f"{kind}.parquet")
-        connection.execute(f"COPY ({query}) TO {target} (FORMAT parquet, COMPRESSION zstd)")
+        connection.execute(f"COPY ({query}) TO {target} (FORMAT parquet)")
     found = connection.execute(
         f"SELECT DISTINCT cluster FROM {parquet([folder / 'jobs.parquet'])} ORDER BY 1"
     )
@@ -184,14 +184,14 @@ def _months(connection: DuckDBPyConnection, old: Cluster) -> tuple[str, ...]:
 
 
 def _moved(connection: DuckDBPyConnection, place: Place, old: Cluster) -> list[str]:
-    """The parts whose files have an attempt that has now ended in another. Makes `doubled`.
+    """The parts whose files have an attempt that has now ended in another: its end was wrong before.
 
-    That is one whose earlier record was wrong, or was read in another time zone.
+    Makes `doubled` of the attempts that are told of twice.
     """
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE doubled AS"
         " SELECT job_number, submit_time, start_time, max(part) AS part"
-        f" FROM ended GROUP BY ALL HAVING min({ENDED}::DATE) <> max({ENDED}::DATE)"
+        " FROM ended GROUP BY ALL HAVING count(*) > 1"
     )
     if not any(file.part for file in old.jobs):
         return []
@@ -239,13 +239,18 @@ def _take(connection: DuckDBPyConnection, place: Place, parts: Sequence[str]) ->
     """Make the tables `taken` and `taken_steps` of the attempts that ended in these parts."""
     first, last = (date.fromisoformat(f"{part}-01"[:10]) for part in (parts[0], parts[-1]))
     after = last + timedelta(days=32 if parts[-1] in place.months else 1)
-    same = SAME_ATTEMPT.format(a="d", b="ended")
+    same = SAME_ATTEMPT.format(a="d", b="e")
+    # By their times, not all records have to be read for each batch.
+    inside = (
+        f"{ENDED} >= TIMESTAMPTZ '{first} 00:00:00+00' AND {ENDED} < TIMESTAMPTZ '{after} 00:00:00+00'"
+        f" AND e.part IN ({', '.join(map(quoted, parts))})"
+    )
+    # To number the records of each attempt costs more than all else: it is left to those that need it.
     connection.execute(
-        # By their times, not all records have to be read for each batch.
-        "CREATE OR REPLACE TEMP TABLE taken AS SELECT * FROM ended"
-        f" WHERE {ENDED} >= TIMESTAMPTZ '{first} 00:00:00+00' AND {ENDED} < TIMESTAMPTZ '{after} 00:00:00+00'"
-        f" AND part IN ({', '.join(map(quoted, parts))})"
-        f" AND NOT EXISTS (SELECT 1 FROM doubled d WHERE {same} AND d.part <> ended.part)"
+        "CREATE OR REPLACE TEMP TABLE taken AS"
+        f" SELECT * FROM ended e WHERE {inside} AND NOT EXISTS (SELECT 1 FROM doubled d WHERE {same})"
+        f" UNION ALL SELECT * FROM ended e WHERE {inside}"
+        f" AND EXISTS (SELECT 1 FROM doubled d WHERE {same} AND d.part = e.part)"
         " QUALIFY row_number() OVER"
         f" (PARTITION BY job_number, submit_time, start_time ORDER BY {NEWEST}) = 1"
     )

@@ -10,9 +10,10 @@ import pytest
 
 from slurmkit.accounting.manifest import load
 from slurmkit.accounting.store import open_store
-from slurmkit.accounting.sync import Accounting, sync
+from slurmkit.accounting.sync import Accounting, accounting_of, sync
 from slurmkit.errors import Refused, SlurmError, Unreachable, UsageError
 from slurmkit.slurm.rows import DELIMITER
+from tests.unit.run.conftest import FakeSlurm, make_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,3 +273,18 @@ def test_a_disk_that_takes_nothing_is_said(site: Site, monkeypatch: pytest.Monke
     monkeypatch.setattr(site, "dump", full)
     with pytest.raises(UsageError, match="No space left"):
         site.sync()
+
+
+@pytest.mark.parametrize(
+    ("private", "uid", "judges"), [("none", 7, True), ("jobs,usage", 7, False), ("jobs", 0, True)]
+)
+def test_who_does_not_see_the_jobs_of_all_calls_none_a_runaway(
+    monkeypatch: pytest.MonkeyPatch, private: str, uid: int, judges: bool
+) -> None:
+    fake = FakeSlurm([make_job("12_3")])
+    fake.configuration = {"ClusterName": "aurora", "PrivateData": private}
+    monkeypatch.setattr("slurmkit.accounting.sync.known_fields", lambda *_: ("JobID",))
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    accounting = accounting_of(None, fake, {}, Clock())
+    assert accounting.cluster == "aurora"
+    assert accounting.known() == ({"12_3"} if judges else None)
