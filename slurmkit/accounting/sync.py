@@ -15,7 +15,7 @@ from slurmkit.accounting.ledger import Ledger, connect
 from slurmkit.accounting.manifest import TEMPORARY, Cluster, Manifest, load, sweep, writing
 from slurmkit.accounting.merge import parquet
 from slurmkit.accounting.store import add, noted
-from slurmkit.accounting.windows import after, first_window, joined, pause, smaller, span
+from slurmkit.accounting.windows import after, asked_until, first_window, joined, pause, smaller, span
 from slurmkit.errors import Refused, SlurmError, UsageError
 from slurmkit.slurm.dumping import Asked, Query, dump, known_fields
 from slurmkit.slurm.rows import DELIMITER
@@ -132,7 +132,7 @@ class _Asking:
     def window(self, window: Window, waiting: set[int], whole: Span) -> float | None:
         """Add the records of a window, and take out of `waiting` what it has; None where it was too much."""
         try:
-            took = self._ask(Query(window.since, window.until))
+            took = self._ask(Query(window.since, asked_until(whole, window)))
         except Refused:
             if smaller(whole, window) is None:
                 raise

@@ -72,6 +72,14 @@ def first_window(span: Span) -> Window | None:
     return Window(span.since, min(end, span.until))
 
 
+def asked_until(span: Span, window: Window) -> datetime:
+    """The end to ask for: of the last window as long again, for sacct leaves out what is not eligible yet.
+
+    So a job with a begin time that is cancelled before it has come would be in no window at all.
+    """
+    return window.until + (window.until - window.since) if window.until >= span.until else window.until
+
+
 def after(span: Span, window: Window, seconds: float) -> Span:
     """What is left after a window that took so long to answer."""
     length = span.length

@@ -125,7 +125,7 @@ def test_the_first_sync_has_every_attempt_once_and_asks_a_day_at_a_time(site: Si
     assert site.rows() == everything(site)
     assert [query.until - query.since for query in site.queries if query.since and query.until] == [
         *[24 * HOUR] * (WINDOWS - 1),
-        12 * HOUR,
+        2 * 12 * HOUR,
     ]
     assert (done.windows, done.until) == (WINDOWS, NOW)
     with closing(open_store(site.store)) as ledger:
@@ -139,7 +139,7 @@ def test_the_next_sync_asks_only_for_what_can_have_changed(site: Site) -> None:
     site.attempts[0] = (*site.attempts[0][:3], NOW + HOUR)
     site.attempts[-1] = (50, NOW - HOUR, NOW + HOUR / 2, None)
     site.sync()
-    assert [(query.since, query.until) for query in site.queries] == [(NOW - HOUR, NOW + 2 * HOUR)]
+    assert [(query.since, query.until) for query in site.queries] == [(NOW - HOUR, NOW + 5 * HOUR)]
     assert site.rows() == everything(site)
 
 

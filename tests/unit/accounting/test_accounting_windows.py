@@ -19,6 +19,7 @@ from slurmkit.accounting.windows import (
     Span,
     Window,
     after,
+    asked_until,
     first_window,
     joined,
     pause,
@@ -95,6 +96,12 @@ def test_a_window_that_failed_is_halved_until_it_is_short() -> None:
         left = smaller(left, window)
     assert all(later <= earlier / 2 for earlier, later in pairwise(lengths))
     assert SHORTEST <= lengths[-1] < 2 * SHORTEST
+
+
+def test_the_last_window_is_asked_for_as_long_again() -> None:
+    left = Span(NOW - DAY, NOW)
+    assert asked_until(left, Window(NOW - DAY, NOW - 3 * LAG)) == NOW - 3 * LAG
+    assert asked_until(left, Window(NOW - 3 * LAG, NOW)) == NOW + 3 * LAG
 
 
 def test_what_was_asked_for_grows_and_a_window_apart_from_it_begins_anew() -> None:
