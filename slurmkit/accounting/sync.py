@@ -219,7 +219,7 @@ class _Asking:
         from slurmkit.accounting.dump import open_dump
 
         with closing(open_dump(self._target, delimiter=DELIMITER)) as ledger:
-            return add(
+            seen = add(
                 self.store,
                 ledger,
                 cluster=self.accounting.cluster,
@@ -228,6 +228,8 @@ class _Asking:
                 change=change,
                 sought=waiting,
             )
+        self._target.unlink()
+        return seen
 
 
 def _open_numbers(store: Path, cluster: Cluster) -> list[int]:
