@@ -6,69 +6,69 @@ is counted in the ledger's notes.
 
 from __future__ import annotations
 
-import codecs
-import gzip
-import re
 from contextlib import ExitStack
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting.broken_lines import Line, repair
+from slurmkit.accounting.dump_file import head_of, is_utf8, plain_copy, quoted, read_csv, source_of
+from slurmkit.accounting.header import HOW, read_header
 from slurmkit.accounting.ledger import Ledger, connect
 from slurmkit.accounting.periods import local_zone
-from slurmkit.accounting.sacct_fields import KNOWN, canonical
+from slurmkit.accounting.repair import Line, repair
+from slurmkit.accounting.schema import JOBS
 from slurmkit.accounting.typing_sql import typed_jobs, typed_steps
 from slurmkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator
     from datetime import tzinfo
+    from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
-    from slurmkit.accounting.broken_lines import Repaired
+    from slurmkit.accounting.dump_file import Source
+    from slurmkit.accounting.header import Header
+    from slurmkit.accounting.repair import Repaired
 
-CHUNK = 1 << 24
-HEADER_LINES = 1
-HEAD_LINES = 200
 MOST_BROKEN = 200_000
 """Lines that are repaired; a dump with more is read with a wrong delimiter."""
-SHOWN = 5
-"""Line numbers that a note names."""
-HOW = "sacct --parsable2 --format=JobID,JobIDRaw,State,... > FILE"
+HEADER_LINES = 1
 STRIDE = 1 << 20
 """Between the places of two whole lines there is room for that many repaired ones."""
-END = "end_of_line"
-"""The column after a delimiter at the end of lines, as `sacct --parsable` prints it."""
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
-_FIRST = re.compile(r"\s*(\w+)(\W+)(?=\w)")
-_PATTERN = re.compile(r"[*?\[\]{}]")
+SHOWN = 5
+"""Line numbers that a note names."""
+NO_RECORD = "NOT (jobid >= '0' AND jobid < ':')"
+"""The rest of a record that a newline cut, by chance with as many fields as a whole one."""
+IS_TEXT = "error_type <> 'INVALID ENCODING'"
 
 
-class Source(NamedTuple):
-    """The file that DuckDB reads for a dump, and the name that the user knows it by."""
+class Scan(NamedTuple):
+    """What one reading of the whole file found."""
 
-    path: Path
-    compression: str
-    name: str
-
-
-class Header(NamedTuple):
-    """How the lines of a dump are made."""
-
-    columns: tuple[str, ...]
-    """Canonical names; fields that nobody knows keep their own."""
-    delimiter: str
-    unknown: tuple[str, ...] = ()
+    fixed: Repaired
+    strangers: int
+    """Lines with the right number of fields that are no records."""
 
 
-def open_dump(path: Path, *, delimiter: str | None = None, zone: tzinfo | None = None) -> Ledger:
+class NotPlain(Exception):
+    """The file holds bytes that are no text, or carriage returns: DuckDB cannot read it as it is."""
+
+
+def open_dump(
+    path: Path,
+    *,
+    delimiter: str | None = None,
+    zone: tzinfo | None = None,
+    columns: Collection[str] | None = None,
+) -> Ledger:
     """A dump as the views `jobs` and `steps`. `zone` is that of times without an offset; by default, local.
+
+    Every query reads the file. With `columns`, names of columns of JOBS, the file is read once, into a temporary
+    database: `jobs` has these, `state`, `is_runaway` and `problems` then, and there are no steps.
 
     Raises:
         UsageError: it cannot be read, or is no dump of sacct; says the file and the line.
-        MissingRequirement: DuckDB is not installed.
+        MissingRequirement: DuckDB is not installed, or the program that unpacks the file.
     """
     import duckdb
 
@@ -76,194 +76,175 @@ def open_dump(path: Path, *, delimiter: str | None = None, zone: tzinfo | None =
         connection = connect()
         held.callback(connection.close)
         try:
-            source = _source(path, held)
-            header = read_header(_head(connection, source), str(path), delimiter)
-            fixed = _broken(connection, source, header)
-            if fixed is None:
-                source = _in_utf8(source, held)
-                fixed = _broken(connection, source, header)
-            _make_views(connection, source, header, fixed or repair([], (), ""), zone or local_zone())
-        except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
-            raise UsageError(f"the dump cannot be read: {reason}", where=str(path)) from error
-        except (OSError, EOFError) as error:
-            raise UsageError(
-                f"the dump cannot be read: {getattr(error, 'strerror', None) or error}", where=str(path)
-            ) from error
+            source = source_of(path, held)
+            header = read_header(head_of(source, connection), str(path), delimiter)
+            load = _Load(connection, header, zone or local_zone(), columns)
+            if columns is not None:
+                # On disk a table is packed: 10^7 records are 350 MB there, and would be 1.3 GB in memory.
+                folder = held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-"))
+                connection.execute(f"ATTACH {quoted(folder + '/kept')} AS kept; USE kept")
+            try:
+                scan = load(source)
+            except NotPlain:
+                scan = load(plain_copy(source, held))
+        except (duckdb.InvalidInputException, duckdb.IOException, OSError, EOFError) as error:
+            said = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            raise UsageError(f"the dump cannot be read: {said}", where=str(path)) from error
         kept = held.pop_all()
-    return Ledger(connection, None, tuple(_notes(header, fixed)), kept)
+    return Ledger(connection, None, tuple(_notes(header, scan)), kept)
 
 
-def _source(path: Path, held: ExitStack) -> Source:
-    """The file as DuckDB can read it: text that is no UTF-8 is written anew first."""
-    with path.open("rb") as file:
-        compression = _MAGIC.get(file.read(2), "none")
-    readable = path.absolute()
-    if _PATTERN.search(str(readable)):
-        # DuckDB would look for every file that fits.
-        readable = Path(held.enter_context(TemporaryDirectory(prefix="slurmkit-"))) / "dump"
-        readable.symlink_to(path.absolute())
-    source = Source(readable, compression, str(path))
-    return source if compression != "none" or _is_utf8(path) else _in_utf8(source, held)
+class _Load(NamedTuple):
+    """How a file becomes tables."""
 
+    connection: DuckDBPyConnection
+    header: Header
+    zone: tzinfo
+    columns: Collection[str] | None
 
-def _is_utf8(path: Path) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
+    def __call__(self, source: Source) -> Scan:
+        import duckdb
 
+        try:
+            if self.columns is not None:
+                return self._at_once(source, self.columns)
+            if source.compression == "none" and not is_utf8(source):
+                raise NotPlain
+            return self._as_it_is(source)
+        except duckdb.InvalidInputException as error:
+            if "invalid state" in str(error):
+                raise NotPlain from error
+            raise
 
-def _in_utf8(source: Source, held: ExitStack) -> Source:
-    """A copy in which a mark stands for each byte that is no text."""
-    if source.compression == "zstd":
-        raise UsageError(
-            "the dump holds bytes that are no UTF-8", where=source.name, hint="unpack it with unzstd"
+    def _as_it_is(self, source: Source) -> Scan:
+        """Views that read the file."""
+        fields = self.header.columns
+        # Of plain text it is known that it is UTF-8: only what is decoded is checked for it.
+        all_texts = (
+            "" if source.compression == "none" else ", " + ", ".join(f'count("{name}")' for name in fields)
         )
-    copy = Path(held.enter_context(TemporaryDirectory(prefix="slurmkit-"))) / "dump"
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    opener = gzip.open if source.compression == "gzip" else open
-    with opener(source.path, "rb") as file, copy.open("wb") as out:
-        while chunk := file.read(CHUNK):
-            out.write(decoder.decode(chunk).encode())
-        out.write(decoder.decode(b"", final=True).encode())
-    return source._replace(path=copy, compression="none")
+        rows = _rows(source, self.header, "store_rejects=true")
+        whole, strangers, is_cut, *_ = self.connection.execute(
+            f"SELECT count(*), count(*) FILTER ({NO_RECORD}),"
+            f" bool_or({self._is_cut()}){all_texts} FROM {rows}"
+        ).fetchall()[0]
+        if is_cut:
+            raise self._cut(source)
+        fixed = _repaired(self.connection, source, self.header, whole)
+        is_whole = not fixed.records and not fixed.lost
+        rows = _rows(source, self.header, "ignore_errors=" + ("false" if is_whole else "true"))
+        numbered = f"SELECT *, row_number() OVER () * {STRIDE} AS line FROM {rows}"
+        raw = f"SELECT * FROM {rows} UNION ALL SELECT * EXCLUDE (line) FROM repaired"
+        views = {
+            "raw": f"SELECT * FROM ({raw}) WHERE NOT {NO_RECORD}" if strangers else raw,
+            "numbered": f"SELECT * FROM ({numbered} UNION ALL SELECT * FROM repaired) WHERE NOT {NO_RECORD}",
+            "jobs": typed_jobs("raw", fields, zone=self.zone),
+            "steps": typed_steps("numbered", fields, zone=self.zone),
+        }
+        for name, sql in views.items():
+            self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+        return Scan(fixed, strangers)
 
+    def _at_once(self, source: Source, columns: Collection[str]) -> Scan:
+        """A table of the columns, made as the file is read."""
+        fields = self.header.columns
+        wanted = {*columns, "state", "is_runaway", "problems"}
+        signs = {"is_stranger": NO_RECORD, "is_cut": self._is_cut()}
+        rows = _rows(source, self.header, "store_rejects=true")
+        typed = typed_jobs(rows, fields, zone=self.zone, only=wanted, signs=signs)
+        self.connection.execute(f"CREATE OR REPLACE TABLE records AS {typed}")
+        whole, strangers, is_cut = self.connection.execute(
+            "SELECT count(*), count(*) FILTER (is_stranger), bool_or(is_cut) FROM records"
+        ).fetchall()[0]
+        if is_cut:
+            raise self._cut(source)
+        if strangers:
+            self.connection.execute("DELETE FROM records WHERE is_stranger")
+        fixed = _repaired(self.connection, source, self.header, whole)
+        typed = typed_jobs("repaired", fields, zone=self.zone, only=wanted, signs=signs)
+        self.connection.execute(f"INSERT INTO records {typed}")
+        listed = ", ".join(f'"{column.name}"' for column in JOBS if column.name in wanted)
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW jobs AS SELECT {listed} FROM kept.records")
+        return Scan(fixed, strangers)
 
-def _head(connection: DuckDBPyConnection, source: Source) -> list[str]:
-    """The first lines."""
-    options = "header=false, columns={'line': 'VARCHAR'}, delim='\x02', ignore_errors=true"
-    rows = connection.execute(f"FROM {_csv(source, options)} LIMIT {HEAD_LINES}").fetchall()
-    return [line for (line,) in rows if line is not None]
-
-
-def read_header(head: Sequence[str], name: str, delimiter: str | None = None) -> Header:
-    """The fields and the delimiter of a dump, from its first lines.
-
-    Raises:
-        UsageError: it has no header, or one that cannot be; or its texts were cut to a width.
-    """
-    first = head[0].lstrip("\ufeff") if head else ""
-    found = _FIRST.match(first)
-    name_of_first = (found[1] if found else first.strip()).lower()
-    if canonical(name_of_first) not in KNOWN:
-        raise UsageError(
-            "the first line does not name sacct's fields" if first else "the dump is empty",
-            where=f"{name}:1",
-            hint=f"make it with its header: {HOW}",
+    def _cut(self, source: Source) -> UsageError:
+        rows = _rows(source, self.header, "ignore_errors=true")
+        (line,) = self.connection.execute(
+            f"SELECT min(line) FROM (SELECT *, row_number() OVER () AS line FROM {rows})"
+            f" WHERE {self._is_cut()}"
+        ).fetchall()[0]
+        return UsageError(
+            "the texts were cut to the width of columns: a state or a job id ends with +",
+            where=f"{source.name}:{line + HEADER_LINES}",
+            hint=HOW,
         )
-    if len(head) > 1 and re.fullmatch(r"[-\s]+", head[1]):
-        raise UsageError("the texts were cut to the width of columns", where=f"{name}:2", hint=HOW)
-    between = delimiter or (found[2] if found else "|")
-    if delimiter and delimiter not in first and found:
-        raise UsageError(f"the delimiter {delimiter!r} is not in the header", where=f"{name}:1")
-    names = first.split(between)
-    names[-1] = names[-1] or END
-    columns, unknown = _columns(names, name)
-    _refuse_cut_words(head, columns, between, name)
-    return Header(columns, between, unknown)
 
-
-def _columns(names: Sequence[str], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    columns: list[str] = []
-    for given in names:
-        own, known = given.strip().lower().partition("%")[0], canonical(given)
-        if own in columns:
-            raise UsageError(f"the header has the column {given.strip()} twice", where=f"{where}:1")
-        columns.append(own if known in columns else known)
-    if "jobid" not in columns:
-        if "jobidraw" not in columns:
-            raise UsageError("the dump has no column JobID", where=f"{where}:1", hint=HOW)
-        columns[columns.index("jobidraw")] = "jobid"
-    unknown = tuple(name for name in columns if name not in KNOWN and name != END)
-    return tuple(columns), unknown
-
-
-def _refuse_cut_words(head: Sequence[str], columns: Sequence[str], delimiter: str, name: str) -> None:
-    """A `+` at the end of a state is where sacct cut it: what it was, nobody knows."""
-    if "state" not in columns:
-        return
-    at = columns.index("state")
-    for number, line in enumerate(head[1:], 2):
-        cells = line.split(delimiter)
-        if len(cells) == len(columns) and cells[at].endswith("+"):
-            raise UsageError(
-                f"the state {cells[at]!r} was cut to the width of a column",
-                where=f"{name}:{number}",
-                hint=HOW,
-            )
-
-
-def _csv(source: Source, options: str) -> str:
-    return (
-        f"read_csv({_quoted(str(source.path))}, auto_detect=false, quote='', escape='',"
-        f" compression='{source.compression}', {options})"
-    )
+    def _is_cut(self) -> str:
+        state = "ends_with(state, '+') OR " if "state" in self.header.columns else ""
+        return f"({state}ends_with(jobid, '+'))"
 
 
 def _rows(source: Source, header: Header, options: str) -> str:
     """The lines of a dump as a relation of texts."""
-    columns = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in header.columns)
-    return _csv(
-        source,
-        f"header=false, skip=1, delim={_quoted(header.delimiter)}, columns={{{columns}}}, {options}",
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in header.columns)
+    return read_csv(
+        source, f"header=false, skip=1, delim={quoted(header.delimiter)}, columns={{{columns}}}, {options}"
     )
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _broken(connection: DuckDBPyConnection, source: Source, header: Header) -> Repaired | None:
-    """The lines that do not have the header's fields, repaired; None where there is text that is no UTF-8."""
-    # Of plain text it is known that it is UTF-8: only what is decoded is checked for it.
-    counted = (
-        "*" if source.compression == "none" else "), count(".join(f'"{name}"' for name in header.columns)
+def _wrong(source: Source, header: Header, lines: int, first: int) -> UsageError:
+    return UsageError(
+        f"{lines} {'line does' if lines == 1 else 'lines do'} not have the {len(header.columns)} fields"
+        f" of the header, which {header.delimiter!r} divides",
+        where=f"{source.name}:{first}",
+        hint="a delimiter that nobody types helps: sacct --delimiter=$'\\x1f'",
     )
-    scan = _rows(source, header, "store_rejects=true")
-    whole = connection.execute(f"SELECT count({counted}) FROM {scan}").fetchall()[0][0]
-    rejects = "FROM reject_errors WHERE error_type <> 'INVALID ENCODING'"
-    is_text, broken = connection.execute(
-        "SELECT count(*) FILTER (error_type = 'INVALID ENCODING') = 0, count(DISTINCT line)"
-        " FROM reject_errors"
-    ).fetchall()[0]
-    if broken > MOST_BROKEN or (broken > HEAD_LINES and broken > whole):
-        (first,) = connection.execute(f"SELECT min(line) {rejects}").fetchall()[0]
-        raise UsageError(
-            f"{broken} lines do not have the {len(header.columns)} fields of the header",
-            where=f"{source.name}:{first}",
-            hint="a delimiter that nobody types helps: --delimiter=$'\\x1f'",
-        )
-    lines = connection.execute(f"SELECT line, any_value(csv_line) {rejects} GROUP BY line ORDER BY line")
-    found = [Line(number, text or "") for number, text in lines.fetchall()]
+
+
+def _repaired(connection: DuckDBPyConnection, source: Source, header: Header, whole: int) -> Repaired:
+    """What becomes of the lines that DuckDB has put aside; the whole records are in the table `repaired`."""
+    rows = connection.execute(
+        f"SELECT line, line_byte_position - 1, any_value(csv_line), bool_and({IS_TEXT})"
+        " FROM reject_errors GROUP BY ALL ORDER BY 2"
+    ).fetchall()
     connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-    return repair(found, header.columns, header.delimiter) if is_text else None
-
-
-def _make_views(
-    connection: DuckDBPyConnection, source: Source, header: Header, fixed: Repaired, zone: tzinfo
-) -> None:
-    is_whole = not fixed.records and not fixed.lost
-    rows = _rows(source, header, "ignore_errors=" + ("false" if is_whole else "true"))
-    raw, numbered = f"SELECT * FROM {rows}", f"SELECT *, row_number() OVER () * {STRIDE} AS line FROM {rows}"
+    if len(rows) > MOST_BROKEN:
+        raise _wrong(source, header, len(rows), rows[0][0])
+    if source.compression == "none":
+        texts = _lines_at(source, [position for _, position, _, _ in rows])
+    elif all(is_text for *_, is_text in rows):
+        texts = [(text or "").encode() for _, _, text, _ in rows]
+    else:
+        raise NotPlain
+    fixed = repair(list(_broken(rows, texts)), header.columns, header.delimiter)
+    if len(fixed.lost) > whole + len(fixed.records):
+        raise _wrong(source, header, len(fixed.lost), fixed.lost[0].number)
+    columns = ", ".join(f'"{name}" VARCHAR' for name in header.columns)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE repaired ({columns}, line BIGINT)")
     if fixed.records:
-        columns = ", ".join(f'"{name}" VARCHAR' for name in header.columns)
         marks = ", ".join("?" * (len(header.columns) + 1))
-        connection.execute(f"CREATE TEMP TABLE repaired ({columns}, line BIGINT)")
         connection.executemany(
             f"INSERT INTO repaired VALUES ({marks})",
             [(*record.cells, place) for record, place in zip(fixed.records, _places(fixed), strict=True)],
         )
-        raw += " UNION ALL SELECT * EXCLUDE (line) FROM repaired"
-        numbered += " UNION ALL SELECT * FROM repaired"
-    connection.execute(f"CREATE TEMP VIEW raw AS {raw}; CREATE TEMP VIEW numbered AS {numbered}")
-    connection.execute(f"CREATE TEMP VIEW jobs AS {typed_jobs('raw', header.columns, zone=zone)}")
-    connection.execute(f"CREATE TEMP VIEW steps AS {typed_steps('numbered', header.columns, zone=zone)}")
+    return fixed
+
+
+def _lines_at(source: Source, positions: list[int]) -> list[bytes]:
+    with source.path.open("rb") as file:
+        texts = []
+        for position in positions:
+            file.seek(position)
+            texts.append(file.readline().removesuffix(b"\n"))
+    return texts
+
+
+def _broken(rows: list[tuple[int, int, str, bool]], texts: list[bytes]) -> Iterator[Line]:
+    """The lines, each with the number of newlines between it and the broken one before."""
+    end = None
+    for (number, position, _, _), text in zip(rows, texts, strict=True):
+        yield Line(number, text.decode("utf-8", "replace"), 0 if end is None else position - end)
+        end = position + len(text)
 
 
 def _places(fixed: Repaired) -> Iterator[int]:
@@ -273,11 +254,15 @@ def _places(fixed: Repaired) -> Iterator[int]:
         yield whole * STRIDE + min(before + 1, STRIDE - 1)
 
 
-def _notes(header: Header, fixed: Repaired | None) -> Iterator[str]:
+def _notes(header: Header, scan: Scan) -> Iterator[str]:
     if header.unknown:
         yield f"columns that sacct does not have were passed over: {', '.join(header.unknown)}"
-    if fixed and fixed.lost:
-        numbers = ", ".join(str(line.number) for line in fixed.lost[:SHOWN])
-        more = "" if len(fixed.lost) <= SHOWN else " and further ones"
-        lines = "1 line was" if len(fixed.lost) == 1 else f"{len(fixed.lost)} lines were"
+    lost = scan.fixed.lost
+    if lost:
+        numbers = ", ".join(str(line.number) for line in lost[:SHOWN])
+        more = "" if len(lost) <= SHOWN else " and further ones"
+        lines = "1 line was" if len(lost) == 1 else f"{len(lost)} lines were"
         yield f"{lines} no whole record and could not be read: line {numbers}{more}"
+    if scan.strangers:
+        lines = "1 line does" if scan.strangers == 1 else f"{scan.strangers} lines do"
+        yield f"{lines} not begin a record and could not be read"

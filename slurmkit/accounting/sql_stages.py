@@ -96,28 +96,28 @@ def asked_memory(fields: Collection[str]) -> str:
 
 def problems(columns: Iterable[str], texts: Texts) -> str:
     """What could not be read of the fields that these columns are made of."""
-    needed = _needed(" ".join(columns), texts)
-    terms = [
-        f"CASE WHEN a_{name} IS NULL THEN CASE WHEN {sql.is_unread(f'a_{name}', _quoted(name))}"
-        f" THEN '{shown}=' || {_quoted(name)} END END"
-        for name, shown in NAMES.items()
-        if f"a_{name}" in needed
-    ]
-    terms += [
-        f"CASE WHEN a{text[1:]} IS NULL AND {text} IS NOT NULL THEN CASE WHEN"
-        f" {sql.is_unread(f'a{text[1:]}', text)} THEN '{NAMES[field]}={resource}=' || {text} END END"
-        for field, resources in _IN_TRES.items()
-        for resource, text in resources.items()
-        if f"a{text[1:]}" in needed and field in texts.fields
-    ]
+    found = dict(_unread(" ".join(columns), texts))
+    if not found:
+        return "NULL::VARCHAR"
+    # Few records have any: what there is to say is worked out for those alone.
+    said = ", ".join(f"CASE WHEN {sign} THEN {text} END" for sign, text in found.items())
+    return f"CASE WHEN {' OR '.join(found)} THEN concat_ws(' ', {said}) END"
+
+
+def _unread(columns: str, texts: Texts) -> Iterator[tuple[str, str]]:
+    """Signs that a field was not read, and what is said of it."""
+    needed = _needed(columns, texts)
+    for name, shown in NAMES.items():
+        if f"a_{name}" in needed:
+            yield sql.is_unread(f"a_{name}", _quoted(name)), f"'{shown}=' || {_quoted(name)}"
+    for field, resources in _IN_TRES.items():
+        for resource, cut in resources.items():
+            if f"a{cut[1:]}" in needed and field in texts.fields:
+                yield sql.is_unread(f"a{cut[1:]}", cut), f"'{NAMES[field]}={resource}=' || {cut}"
     if "a_mem" in needed and "alloctres" in texts.fields:
-        terms.append(
-            "CASE WHEN a_mem IS NOT NULL"
-            f" AND {memory(texts.fields)} IS NULL THEN 'AllocTRES=mem=' || x_mem END"
-        )
+        yield f"(a_mem >= {PER_CPU} AND {memory(texts.fields)} IS NULL)", "'AllocTRES=mem=' || x_mem"
     if "d_odd" in needed and "end" in texts.fields:
-        terms.append("CASE WHEN d_odd THEN 'End=' || \"end\" END")
-    return f"nullif(concat_ws(' ', {', '.join(terms)}), '')" if terms else "NULL::VARCHAR"
+        yield "d_odd", "'End=' || \"end\""
 
 
 def _quoted(name: str) -> str:

@@ -12,12 +12,15 @@ NOTHING = ("", "Unknown", "None", "N/A", "(null)", "None assigned", "NONE", "INV
 """Words for "there is none" or "not yet"."""
 NOTHINGS = "('" + "', '".join(NOTHING) + "')"
 
-SENTINELS = "(4294967294, 4294967295, 18446744073709551614, 18446744073709551615)"
-"""NO_VAL and INFINITE of 32 and 64 bits (slurm.h): no count of anything."""
+NO_NUMBERS = "(0, 4294967294, 4294967295, 18446744073709551614, 18446744073709551615)"
+"""NO_VAL and INFINITE of 32 and 64 bits (slurm.h): no count of anything. Zero is no time."""
 _SMALL = "(4294967294, 4294967295)"
 _LARGE = "('18446744073709551614', '18446744073709551615')"
 
-LETTERS = {"K": 10, "M": 20, "G": 30, "T": 40}
+SHORT = 7
+"""Characters of a size that cannot be too large for a BIGINT."""
+LETTERS = (("G", 30), ("M", 20), ("K", 10), ("T", 40))
+"""Powers of two, the likeliest first."""
 
 
 def _digits(text: str) -> str:
@@ -109,16 +112,14 @@ def memory(text: str, unit: str) -> str:
         f" AS BIGINT) ELSE try_cast(try_cast({number} AS HUGEINT) * {factor} AS BIGINT) END"
     )
     # Nearly all are a whole number and one letter: that is told without a regular expression.
-    body = f"try_cast(left({text}, -1) AS BIGINT)"
-    simple = " ".join(f"WHEN '{letter}' THEN {body} * {1 << power}" for letter, power in LETTERS.items())
-    is_simple = (
-        f"right({text}, 1) IN ('K', 'M', 'G', 'T') AND {body} < {1 << 22} AND NOT contains({text}, '.')"
-    )
+    factors = " ".join(f"WHEN ends_with({text}, '{letter}') THEN {1 << power}" for letter, power in LETTERS)
+    simple = f"try_cast(left({text}, -1) AS BIGINT) * CASE {factors} END"
     return (
-        f"(CASE WHEN {text} = '' THEN NULL WHEN {is_simple} THEN CASE right({text}, 1) {simple} END"
+        f"(CASE WHEN {text} = '' THEN NULL"
+        f" WHEN length({text}) <= {SHORT} AND NOT contains({text}, '.')"
+        f" AND right({text}, 1) IN ('K', 'M', 'G', 'T') THEN {simple}"
         f" WHEN {text} = '0' THEN 0 WHEN {text} IN {_LARGE} OR try_cast({text} AS BIGINT) IN {_SMALL}"
-        f" THEN NULL"
-        f" WHEN regexp_matches({text}, {shape}) THEN {size} END)"
+        f" THEN NULL WHEN regexp_matches({text}, {shape}) THEN {size} END)"
     )
 
 
@@ -140,8 +141,8 @@ def in_tres(text: str, name: str) -> str:
     first = f"split_part(substr({text}, {len(name) + 2}), ',', 1)"
     later = f"split_part(substr({text}, strpos({text}, ',{name}=') + {len(name) + 2}), ',', 1)"
     return (
-        f"(CASE WHEN starts_with({text}, '{name}=') THEN {first}"
-        f" WHEN contains({text}, ',{name}=') THEN {later} END)"
+        f"(CASE WHEN contains({text}, ',{name}=') THEN {later}"
+        f" WHEN starts_with({text}, '{name}=') THEN {first} END)"
     )
 
 
@@ -195,11 +196,10 @@ def array_tasks(text: str) -> str:
 
 
 def is_unread(value: str, text: str) -> str:
-    """Whether the text says something that is not in the value."""
+    """Whether the text says something that is not in the value. Never NULL."""
     return (
-        f"{value} IS NULL AND {text} NOT IN {NOTHINGS}"
-        f" AND ({text} > '9' OR {text} < '0' OR coalesce(try_cast({text} AS HUGEINT), 1)"
-        f" NOT IN (0, 4294967294, 4294967295, 18446744073709551614, 18446744073709551615))"
+        f"({value} IS NULL AND {text} IS NOT NULL AND {text} NOT IN {NOTHINGS}"
+        f" AND NOT ({_digits(text)} AND try_cast({text} AS HUGEINT) IN {NO_NUMBERS}))"
     )
 
 

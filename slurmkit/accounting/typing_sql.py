@@ -43,14 +43,19 @@ OPEN = tuple(
 
 
 def typed_jobs(
-    raw: str, fields: Collection[str], *, zone: tzinfo = UTC, only: Collection[str] | None = None
+    raw: str,
+    fields: Collection[str],
+    *,
+    zone: tzinfo = UTC,
+    only: Collection[str] | None = None,
+    signs: Mapping[str, str] | None = None,
 ) -> str:
     """A SELECT of JOBS, or of its columns that are named in `only`, from the rows of jobs in `raw`.
 
     `raw` is a relation whose columns are sacct's `fields` in lower case, all of them text. Times without an
-    offset are read in `zone`.
+    offset are read in `zone`. `signs` are further columns, by name, made of the texts.
     """
-    return _select(JOBS, _job_columns(fields), _jobs_of(raw), Texts(fields, zone), only)
+    return _select(JOBS, _job_columns(fields) | dict(signs or {}), _jobs_of(raw), Texts(fields, zone), only)
 
 
 def typed_steps(
@@ -88,11 +93,13 @@ def _select(
     only: Collection[str] | None,
 ) -> str:
     wanted = [column for column in table if only is None or column.name in only]
+    named = {column.name for column in table}
     listed = [
         f'CAST({made[one.name]} AS {one.type}) AS "{one.name}"' for one in wanted if one.name != "problems"
     ]
     if len(listed) < len(wanted):
         listed.append(f"{problems(listed, texts)} AS problems")
+    listed += [f"{text} AS {name}" for name, text in made.items() if name not in named]
     return f"SELECT {', '.join(listed)} FROM {stages(rows, texts)}"
 
 

@@ -15,7 +15,6 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "reservedraw": "plannedraw",
         "ncpus": "alloccpus",
         "nodes": "nnodes",
-        "consumedenergyraw": "consumedenergyraw",
     }
 )
 """Other names of a field; sacct prints the one that was asked for."""
@@ -55,24 +54,25 @@ SHAPES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         )
     }
 )
-"""The whole text of fields that are no free text: they tell whether a broken line was put together rightly."""
+"""The whole text of fields that are not free: they tell whether a broken line was put together rightly."""
 
-KNOWN = frozenset(  # a list of words is easier to read than so many quotes
-    """account admincomment alloccpus allocgres allocnodes alloctres associd avecpu avecpufreq avediskread
-    avediskwrite avepages averss avevmsize blockid cluster comment constraints consumedenergy consumedenergyraw
-    container cputime cputimeraw dbindex derivedexitcode elapsed elapsedraw eligible end exitcode extra
-    failednode flags gid group jobid jobidraw jobname layout licenses maxdiskread maxdiskreadnode
-    maxdiskreadtask maxdiskwrite maxdiskwritenode maxdiskwritetask maxpages maxpagesnode maxpagestask maxrss
-    maxrssnode maxrsstask maxvmsize maxvmsizenode maxvmsizetask mcslabel mincpu mincpunode mincputask ncpus
-    nnodes nodelist nodes ntasks partition planned plannedcpu plannedcpuraw priority qos qosraw qosreq reason
-    reqcpufreq reqcpufreqgov reqcpufreqmax reqcpufreqmin reqcpus reqgres reqmem reqnodes reqreservation reqtres
-    reservation reservationid reserved resvcpu resvcpuraw restarts segmentsize sluid start state stderr stdin
-    stdout submit submitline suspended systemcomment systemcpu timelimit timelimitraw totalcpu
-    tresusageinave tresusageinmax tresusageinmaxnode tresusageinmaxtask tresusageinmin tresusageinminnode
-    tresusageinmintask tresusageintot tresusageoutave tresusageoutmax tresusageoutmaxnode tresusageoutmaxtask
-    tresusageoutmin tresusageoutminnode tresusageoutmintask tresusageouttot uid user usercpu wckey wckeyid
-    workdir""".split()  # noqa: SIM905
-)
+_KNOWN = """
+account admincomment alloccpus allocgres allocnodes alloctres associd avecpu avecpufreq avediskread
+avediskwrite avepages averss avevmsize blockid cluster comment constraints consumedenergy consumedenergyraw
+container cputime cputimeraw dbindex derivedexitcode elapsed elapsedraw eligible end exitcode extra
+failednode flags gid group jobid jobidraw jobname layout licenses maxdiskread maxdiskreadnode
+maxdiskreadtask maxdiskwrite maxdiskwritenode maxdiskwritetask maxpages maxpagesnode maxpagestask maxrss
+maxrssnode maxrsstask maxvmsize maxvmsizenode maxvmsizetask mcslabel mincpu mincpunode mincputask ncpus
+nnodes nodelist nodes ntasks originalsluid partition planned plannedcpu plannedcpuraw priority qos qosraw
+qosreq reason
+reqcpufreq reqcpufreqgov reqcpufreqmax reqcpufreqmin reqcpus reqgres reqmem reqnodes reqreservation reqtres
+reservation reservationid reserved restarts resvcpu resvcpuraw segmentsize sluid start state stderr stdin
+stdout submit submitline suspended systemcomment systemcpu timelimit timelimitraw totalcpu tresusageinave
+tresusageinmax tresusageinmaxnode tresusageinmaxtask tresusageinmin tresusageinminnode tresusageinmintask
+tresusageintot tresusageoutave tresusageoutmax tresusageoutmaxnode tresusageoutmaxtask tresusageoutmin
+tresusageoutminnode tresusageoutmintask tresusageouttot uid user usercpu wckey wckeyid workdir
+"""
+KNOWN = frozenset(_KNOWN.split())
 """All fields of sacct from 20.11 to 26.05."""
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting.sacct_fields import FREE, SHAPES
+from slurmkit.accounting.fields import FREE, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_LINES = 5
-"""Lines that one record may be spread over, empty ones among them."""
+MOST_LINES = 50
+"""Lines that one record may be spread over."""
 
 MOST_EXTRA = 4
 """Delimiters within free text that are looked for."""
@@ -26,6 +26,8 @@ class Line(NamedTuple):
 
     number: int
     text: str
+    newlines: int = 1
+    """Bytes between it and the broken line before: newlines alone, where there are too few for a record."""
 
 
 class Record(NamedTuple):
@@ -68,12 +70,13 @@ def _record(
 ) -> tuple[tuple[str, ...], int] | None:
     """The record that begins at a line, and how many of the broken lines it takes."""
     text = lines[at].text
-    for used in range(1, len(lines) - at + 1):
+    for used in range(1, min(MOST_LINES, len(lines) - at) + 1):
         if used > 1:
-            gap = lines[at + used - 1].number - lines[at + used - 2].number
-            if lines[at + used - 1].number - lines[at].number >= MOST_LINES:
+            line = lines[at + used - 1]
+            # A whole record between them would have as many delimiters, and more.
+            if not 0 < line.newlines <= (len(columns) - 1) * len(delimiter) + 1:
                 return None
-            text += "\n" * gap + lines[at + used - 1].text
+            text += "\n" * line.newlines + line.text
         cells = text.split(delimiter)
         if len(cells) >= len(columns):
             whole = _fitted(cells, columns, delimiter)
