@@ -63,7 +63,7 @@ def open_dump(
 ) -> Ledger:
     """A dump as the views `jobs` and `steps`. `zone` is that of times without an offset; by default, local.
 
-    Every query reads the file. With `columns`, names of columns of JOBS, the file is read once, into a temporary
+    Every query reads the file. With `columns`, names of columns of JOBS, it is read once, into a temporary
     database: `jobs` has these, `state`, `is_runaway` and `problems` then, and there are no steps.
 
     Raises:

@@ -49,7 +49,7 @@ def source_of(path: Path, held: ExitStack) -> Source:
 def head_of(source: Source, connection: DuckDBPyConnection) -> list[str]:
     """The first lines; bytes that are no text are marked."""
     if source.compression == "zstd":
-        one_column = "header=false, columns={'line': 'VARCHAR'}, delim='\x02', ignore_errors=true"
+        one_column = "header=false, columns={'line': 'VARCHAR'}, delim='\x04', ignore_errors=true"
         rows = connection.execute(f"FROM {read_csv(source, one_column)} LIMIT {HEAD_LINES}").fetchall()
         return [line for (line,) in rows if line is not None]
     opener = gzip.open if source.compression == "gzip" else open
@@ -58,9 +58,9 @@ def head_of(source: Source, connection: DuckDBPyConnection) -> list[str]:
 
 
 def read_csv(source: Source, options: str) -> str:
-    """DuckDB's reader for the file; nothing in it quotes anything."""
+    """DuckDB's reader for the file; nothing in it quotes anything, and no text in it stands for NULL."""
     return (
-        f"read_csv({quoted(str(source.path))}, auto_detect=false, quote='', escape='',"
+        f"read_csv({quoted(str(source.path))}, auto_detect=false, quote='', escape='', nullstr='\x02\x03',"
         f" compression='{source.compression}', {options})"
     )
 

@@ -157,11 +157,12 @@ def _shared(fields: Collection[str]) -> dict[str, str]:
 def _job_columns(fields: Collection[str]) -> dict[str, str]:
     shared = _shared(fields)
     said = {
-        name: sql.word(f'"{field}"') if field in fields else "NULL"
-        for name, field in (
-            ("user", "user"), ("account", "account"), ("partition", "partition"), ("qos", "qos"),
-            ("reason", "reason"), ("comment", "comment"), ("work_dir", "workdir"),
-            ("submit_line", "submitline"), ("allocated_tres", "alloctres"),
+        name: reader(f'"{field}"') if field in fields else "NULL"
+        for name, field, reader in (
+            ("user", "user", sql.word), ("account", "account", sql.word), ("partition", "partition", sql.word),
+            ("qos", "qos", sql.word), ("reason", "reason", sql.word), ("comment", "comment", sql.free),
+            ("work_dir", "workdir", sql.free), ("submit_line", "submitline", sql.free),
+            ("allocated_tres", "alloctres", sql.free),
         )
     }  # fmt: skip
     final = f"d_state IN {FINAL} AND (d_end IS NOT NULL OR d_state NOT IN {OVER_WITH_AN_END})"
