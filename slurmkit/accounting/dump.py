@@ -7,11 +7,12 @@ is counted in the ledger's notes.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from os import SEEK_END
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting.dump_file import head_of, is_utf8, plain_copy, quoted, read_csv, source_of
-from slurmkit.accounting.header import HOW, read_header
+from slurmkit.accounting.dump_file import head_of, is_utf8, mended_copy, quoted, read_csv, source_of
+from slurmkit.accounting.header import END, HOW, read_header
 from slurmkit.accounting.ledger import Ledger, connect
 from slurmkit.accounting.periods import local_zone
 from slurmkit.accounting.repair import Line, repair
@@ -20,7 +21,7 @@ from slurmkit.accounting.typing_sql import typed_jobs, typed_steps
 from slurmkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
@@ -37,21 +38,11 @@ STRIDE = 1 << 20
 """Between the places of two whole lines there is room for that many repaired ones."""
 SHOWN = 5
 """Line numbers that a note names."""
-NO_RECORD = "NOT (jobid >= '0' AND jobid < ':')"
-"""The rest of a record that a newline cut, by chance with as many fields as a whole one."""
 IS_TEXT = "error_type <> 'INVALID ENCODING'"
 
 
-class Scan(NamedTuple):
-    """What one reading of the whole file found."""
-
-    fixed: Repaired
-    strangers: int
-    """Lines with the right number of fields that are no records."""
-
-
-class NotPlain(Exception):
-    """The file holds bytes that are no text, or carriage returns: DuckDB cannot read it as it is."""
+class NeedsMending(Exception):
+    """DuckDB cannot read the file as it is: there are texts in it that only its lines in a row explain."""
 
 
 def open_dump(
@@ -79,19 +70,21 @@ def open_dump(
             source = source_of(path, held)
             header = read_header(head_of(source, connection), str(path), delimiter)
             load = _Load(connection, header, zone or local_zone(), columns)
+            lost: Sequence[Line]
             if columns is not None:
                 # On disk a table is packed: 10^7 records are 350 MB there, and would be 1.3 GB in memory.
                 folder = held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-"))
                 connection.execute(f"ATTACH {quoted(folder + '/kept')} AS kept; USE kept")
             try:
-                scan = load(source)
-            except NotPlain:
-                scan = load(plain_copy(source, held))
+                lost = load(source)
+            except NeedsMending:
+                copy, lost = mended_copy(source, header, held)
+                load(copy)
         except (duckdb.InvalidInputException, duckdb.IOException, OSError, EOFError) as error:
             said = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise UsageError(f"the dump cannot be read: {said}", where=str(path)) from error
         kept = held.pop_all()
-    return Ledger(connection, None, tuple(_notes(header, scan)), kept)
+    return Ledger(connection, None, tuple(_notes(header, lost)), kept)
 
 
 class _Load(NamedTuple):
@@ -102,21 +95,21 @@ class _Load(NamedTuple):
     zone: tzinfo
     columns: Collection[str] | None
 
-    def __call__(self, source: Source) -> Scan:
+    def __call__(self, source: Source) -> Sequence[Line]:
         import duckdb
 
         try:
             if self.columns is not None:
                 return self._at_once(source, self.columns)
             if source.compression == "none" and not is_utf8(source):
-                raise NotPlain
+                raise NeedsMending
             return self._as_it_is(source)
         except duckdb.InvalidInputException as error:
             if "invalid state" in str(error):
-                raise NotPlain from error
+                raise NeedsMending from error
             raise
 
-    def _as_it_is(self, source: Source) -> Scan:
+    def _as_it_is(self, source: Source) -> Sequence[Line]:
         """Views that read the file."""
         fields = self.header.columns
         # Of plain text it is known that it is UTF-8: only what is decoded is checked for it.
@@ -125,31 +118,30 @@ class _Load(NamedTuple):
         )
         rows = _rows(source, self.header, "store_rejects=true")
         whole, strangers, is_cut, *_ = self.connection.execute(
-            f"SELECT count(*), count(*) FILTER ({NO_RECORD}),"
+            f"SELECT count(*), count(*) FILTER ({self._is_stranger()}),"
             f" bool_or({self._is_cut()}){all_texts} FROM {rows}"
         ).fetchall()[0]
         if is_cut:
             raise self._cut(source)
-        fixed = _repaired(self.connection, source, self.header, whole)
+        fixed = _repaired(self.connection, source, self.header, whole, strangers)
         is_whole = not fixed.records and not fixed.lost
         rows = _rows(source, self.header, "ignore_errors=" + ("false" if is_whole else "true"))
         numbered = f"SELECT *, row_number() OVER () * {STRIDE} AS line FROM {rows}"
-        raw = f"SELECT * FROM {rows} UNION ALL SELECT * EXCLUDE (line) FROM repaired"
         views = {
-            "raw": f"SELECT * FROM ({raw}) WHERE NOT {NO_RECORD}" if strangers else raw,
-            "numbered": f"SELECT * FROM ({numbered} UNION ALL SELECT * FROM repaired) WHERE NOT {NO_RECORD}",
+            "raw": f"SELECT * FROM {rows} UNION ALL SELECT * EXCLUDE (line) FROM repaired",
+            "numbered": f"{numbered} UNION ALL SELECT * FROM repaired",
             "jobs": typed_jobs("raw", fields, zone=self.zone),
             "steps": typed_steps("numbered", fields, zone=self.zone),
         }
         for name, sql in views.items():
             self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
-        return Scan(fixed, strangers)
+        return fixed.lost
 
-    def _at_once(self, source: Source, columns: Collection[str]) -> Scan:
+    def _at_once(self, source: Source, columns: Collection[str]) -> Sequence[Line]:
         """A table of the columns, made as the file is read."""
         fields = self.header.columns
         wanted = {*columns, "state", "is_runaway", "problems"}
-        signs = {"is_stranger": NO_RECORD, "is_cut": self._is_cut()}
+        signs = {"is_stranger": self._is_stranger(), "is_cut": self._is_cut()}
         rows = _rows(source, self.header, "store_rejects=true")
         typed = typed_jobs(rows, fields, zone=self.zone, only=wanted, signs=signs)
         self.connection.execute(f"CREATE OR REPLACE TABLE records AS {typed}")
@@ -158,14 +150,12 @@ class _Load(NamedTuple):
         ).fetchall()[0]
         if is_cut:
             raise self._cut(source)
-        if strangers:
-            self.connection.execute("DELETE FROM records WHERE is_stranger")
-        fixed = _repaired(self.connection, source, self.header, whole)
+        fixed = _repaired(self.connection, source, self.header, whole, strangers)
         typed = typed_jobs("repaired", fields, zone=self.zone, only=wanted, signs=signs)
         self.connection.execute(f"INSERT INTO records {typed}")
         listed = ", ".join(f'"{column.name}"' for column in JOBS if column.name in wanted)
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW jobs AS SELECT {listed} FROM kept.records")
-        return Scan(fixed, strangers)
+        return fixed.lost
 
     def _cut(self, source: Source) -> UsageError:
         rows = _rows(source, self.header, "ignore_errors=true")
@@ -178,6 +168,11 @@ class _Load(NamedTuple):
             where=f"{source.name}:{line + HEADER_LINES}",
             hint=HOW,
         )
+
+    def _is_stranger(self) -> str:
+        """The rest of a record that a newline cut, by chance with as many fields as a whole one."""
+        ends = f" OR {END} <> ''" if END in self.header.columns else ""
+        return f"(NOT (jobid >= '0' AND jobid < ':'){ends})"
 
     def _is_cut(self) -> str:
         state = "ends_with(state, '+') OR " if "state" in self.header.columns else ""
@@ -201,7 +196,9 @@ def _wrong(source: Source, header: Header, lines: int, first: int) -> UsageError
     )
 
 
-def _repaired(connection: DuckDBPyConnection, source: Source, header: Header, whole: int) -> Repaired:
+def _repaired(
+    connection: DuckDBPyConnection, source: Source, header: Header, whole: int, strangers: int
+) -> Repaired:
     """What becomes of the lines that DuckDB has put aside; the whole records are in the table `repaired`."""
     rows = connection.execute(
         f"SELECT line, line_byte_position - 1, any_value(csv_line), bool_and({IS_TEXT})"
@@ -215,10 +212,12 @@ def _repaired(connection: DuckDBPyConnection, source: Source, header: Header, wh
     elif all(is_text for *_, is_text in rows):
         texts = [(text or "").encode() for _, _, text, _ in rows]
     else:
-        raise NotPlain
+        raise NeedsMending
     fixed = repair(list(_broken(rows, texts)), header.columns, header.delimiter)
     if len(fixed.lost) > whole + len(fixed.records):
         raise _wrong(source, header, len(fixed.lost), fixed.lost[0].number)
+    if strangers or (fixed.lost and not (len(fixed.lost) == 1 and _is_truncated(source))):
+        raise NeedsMending
     columns = ", ".join(f'"{name}" VARCHAR' for name in header.columns)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE repaired ({columns}, line BIGINT)")
     if fixed.records:
@@ -228,6 +227,13 @@ def _repaired(connection: DuckDBPyConnection, source: Source, header: Header, wh
             [(*record.cells, place) for record, place in zip(fixed.records, _places(fixed), strict=True)],
         )
     return fixed
+
+
+def _is_truncated(source: Source) -> bool:
+    """Whether the last line has no end."""
+    with source.path.open("rb") as file:
+        file.seek(-1, SEEK_END)
+        return source.compression == "none" and file.read() != b"\n"
 
 
 def _lines_at(source: Source, positions: list[int]) -> list[bytes]:
@@ -254,15 +260,11 @@ def _places(fixed: Repaired) -> Iterator[int]:
         yield whole * STRIDE + min(before + 1, STRIDE - 1)
 
 
-def _notes(header: Header, scan: Scan) -> Iterator[str]:
+def _notes(header: Header, lost: Sequence[Line]) -> Iterator[str]:
     if header.unknown:
         yield f"columns that sacct does not have were passed over: {', '.join(header.unknown)}"
-    lost = scan.fixed.lost
     if lost:
         numbers = ", ".join(str(line.number) for line in lost[:SHOWN])
         more = "" if len(lost) <= SHOWN else " and further ones"
         lines = "1 line was" if len(lost) == 1 else f"{len(lost)} lines were"
         yield f"{lines} no whole record and could not be read: line {numbers}{more}"
-    if scan.strangers:
-        lines = "1 line does" if scan.strangers == 1 else f"{scan.strangers} lines do"
-        yield f"{lines} not begin a record and could not be read"

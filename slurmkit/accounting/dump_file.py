@@ -1,4 +1,4 @@
-"""The file of a dump, as DuckDB can read it, or a copy in which marks stand for what is no text."""
+"""The file of a dump, as DuckDB can read it, or a copy in which every text stands where it belongs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+from slurmkit.accounting.repair import Line, mend
 from slurmkit.errors import MissingRequirement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import ExitStack
 
     from duckdb import DuckDBPyConnection
+
+    from slurmkit.accounting.header import Header
 
 CHUNK = 1 << 24
 HEAD = 1 << 16
 """Bytes in which a header stands."""
 HEAD_LINES = 2
-RETURN = "\N{SYMBOL FOR CARRIAGE RETURN}"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 _PATTERN = re.compile(r"[*?\[\]{}]")
 
@@ -33,6 +36,8 @@ class Source(NamedTuple):
     path: Path
     compression: str
     name: str
+    is_quoted: bool = False
+    """Whether texts may stand in double quotes: in a copy that was made here."""
 
 
 def source_of(path: Path, held: ExitStack) -> Source:
@@ -58,10 +63,11 @@ def head_of(source: Source, connection: DuckDBPyConnection) -> list[str]:
 
 
 def read_csv(source: Source, options: str) -> str:
-    """DuckDB's reader for the file; nothing in it quotes anything, and no text in it stands for NULL."""
+    """DuckDB's reader for the file; sacct quotes nothing, and no text stands for NULL."""
+    mark = '"' if source.is_quoted else ""
     return (
-        f"read_csv({quoted(str(source.path))}, auto_detect=false, quote='', escape='', nullstr='\x02\x03',"
-        f" compression='{source.compression}', {options})"
+        f"read_csv({quoted(str(source.path))}, auto_detect=false, quote='{mark}', escape='{mark}',"
+        f" nullstr='\x02\x03', compression='{source.compression}', {options})"
     )
 
 
@@ -83,28 +89,35 @@ def is_utf8(source: Source) -> bool:
     return True
 
 
-def plain_copy(source: Source, held: ExitStack) -> Source:
-    """A copy, unpacked, in which a mark stands for each byte that is no text and each carriage return.
+def mended_copy(source: Source, header: Header, held: ExitStack) -> tuple[Source, tuple[Line, ...]]:
+    """A copy, unpacked and with quotes, of all that can be read, whatever stands in it; and the lines lost.
+
+    Bytes that are no text are marked.
 
     Raises:
         MissingRequirement: to unpack it takes a program that is not installed.
     """
-    folder = Path(held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-")))
-    copy = folder / "dump"
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    copy = Path(held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-"))) / "dump"
+    lost: list[Line] = []
+    delimiter = header.delimiter
     with _opened(source, held) as file, copy.open("w", encoding="utf-8", newline="") as out:
-        held_back = ""
-        while chunk := file.read(CHUNK):
-            text = held_back + decoder.decode(chunk)
-            # A line may end in both; what follows a return at the end of a chunk is not known yet.
-            held_back = "\r" if text.endswith("\r") else ""
-            out.write(_marked(text.removesuffix("\r")))
-        out.write(_marked(held_back + decoder.decode(b"", final=True)))
-    return source._replace(path=copy, compression="none")
+        first = file.readline().rstrip(b"\n")
+        end = "\r" if first.endswith(b"\r") else ""
+        out.write("header\n")
+        for record in mend(_lines(file, end), header.columns, delimiter):
+            if isinstance(record, Line):
+                lost.append(record)
+                continue
+            text = delimiter.join(record.cells)
+            if '"' in text or "\r" in text or "\n" in text or text.count(delimiter) >= len(record.cells):
+                text = delimiter.join('"' + cell.replace('"', '""') + '"' for cell in record.cells)
+            out.write(text + "\n")
+    return source._replace(path=copy, compression="none", is_quoted=True), tuple(lost)
 
 
-def _marked(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", RETURN) if "\r" in text else text
+def _lines(file: BinaryIO, end: str) -> Iterator[Line]:
+    for number, line in enumerate(file, 2):
+        yield Line(number, line.decode("utf-8", "replace").removesuffix("\n").removesuffix(end))
 
 
 def _opened(source: Source, held: ExitStack) -> BinaryIO:

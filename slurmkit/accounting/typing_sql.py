@@ -42,6 +42,20 @@ OPEN = tuple(
 )
 
 
+_SAID = (
+    ("user", "user", sql.word),
+    ("account", "account", sql.word),
+    ("partition", "partition", sql.word),
+    ("qos", "qos", sql.word),
+    ("reason", "reason", sql.word),
+    ("comment", "comment", sql.free),
+    ("work_dir", "workdir", sql.free),
+    ("submit_line", "submitline", sql.free),
+    ("allocated_tres", "alloctres", sql.free),
+)
+"""Columns that are a field's text."""
+
+
 def typed_jobs(
     raw: str,
     fields: Collection[str],
@@ -156,15 +170,7 @@ def _shared(fields: Collection[str]) -> dict[str, str]:
 
 def _job_columns(fields: Collection[str]) -> dict[str, str]:
     shared = _shared(fields)
-    said = {
-        name: reader(f'"{field}"') if field in fields else "NULL"
-        for name, field, reader in (
-            ("user", "user", sql.word), ("account", "account", sql.word), ("partition", "partition", sql.word),
-            ("qos", "qos", sql.word), ("reason", "reason", sql.word), ("comment", "comment", sql.free),
-            ("work_dir", "workdir", sql.free), ("submit_line", "submitline", sql.free),
-            ("allocated_tres", "alloctres", sql.free),
-        )
-    }  # fmt: skip
+    said = {name: reader(f'"{field}"') if field in fields else "NULL" for name, field, reader in _SAID}
     final = f"d_state IN {FINAL} AND (d_end IS NOT NULL OR d_state NOT IN {OVER_WITH_AN_END})"
     return {
         **shared,

@@ -74,9 +74,29 @@ def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
     assert asked(tmp_path, dump, "name, state") == [("a", "COMPLETED"), ("b", "FAILED")]
 
 
-def test_a_carriage_return_in_a_name_is_marked(tmp_path: Path) -> None:
-    dump = "JobID|JobName|State\n1|a\rb|COMPLETED\n2|c|FAILED\n"
-    assert asked(tmp_path, dump, "name") == ["a\N{SYMBOL FOR CARRIAGE RETURN}b", "c"]
+def test_a_carriage_return_in_a_name_stays(tmp_path: Path) -> None:
+    dump = 'JobID|JobName|State\n1|a\rb|COMPLETED\n2|"c\n|d\r|FAILED\n'
+    assert asked(tmp_path, dump, "name, state") == [("a\rb", "COMPLETED"), ('"c\n|d\r', "FAILED")]
+
+
+@pytest.mark.parametrize("columns", [None, ["name"]], ids=["as it is", "at once"])
+@pytest.mark.parametrize(
+    "dump",
+    [
+        "JobID|State|JobName\n1|COMPLETED|a\nb\n2|COMPLETED|c\n3|FAILED|d\n\n",
+        "JobName|State|JobID\na\nb|COMPLETED|1\nc|COMPLETED|2\nd|FAILED|3\n",
+        "JobID|Comment|State|JobName|\n1|x|y|COMPLETED|a\nb|\n2||COMPLETED|c|\n3|x|FAILED|d|\n",
+        "JobID|JobName|State\n1|a\nb|COMPLETED\n2|c|COMPLETED\n3|d|FAILED\n",
+    ],
+    ids=["last field", "first field", "by chance as long as a whole line", "middle"],
+)
+def test_a_newline_in_any_field_is_part_of_it(tmp_path: Path, dump: str, columns: list[str] | None) -> None:
+    path = tmp_path / "dump"
+    path.write_text(dump)
+    with closing(open_dump(path, columns=columns)) as ledger:
+        rows = ledger.connection.execute("SELECT rtrim(name, chr(10)), state FROM jobs ORDER BY 1").fetchall()
+        assert rows == [("a\nb", "COMPLETED"), ("c", "COMPLETED"), ("d", "FAILED")]
+        assert ledger.notes == ()
 
 
 def test_packed_dumps_are_read_whatever_their_name(tmp_path: Path) -> None:
@@ -152,12 +172,12 @@ def test_lines_that_could_not_be_read_are_told_by_their_numbers(tmp_path: Path) 
 
 def test_the_rest_of_a_cut_record_with_a_whole_ones_fields_is_no_job(tmp_path: Path) -> None:
     path = tmp_path / "dump"
-    path.write_text("JobID|JobName\n1|a\nrest|of it\n2|b\n")
+    path.write_text("JobID|State\n1|COMPLETED\nrest|of it\n2|COMPLETED\n")
     for columns in (None, ["job_id"]):
         with closing(open_dump(path, columns=columns)) as ledger:
             rows = ledger.connection.execute("SELECT job_id FROM jobs ORDER BY 1").fetchall()
             assert rows == [("1",), ("2",)]
-            assert ledger.notes == ("1 line does not begin a record and could not be read",)
+            assert ledger.notes == ("1 line was no whole record and could not be read: line 3",)
 
 
 @pytest.mark.parametrize("delimiter", ["|", "\x1f\x1e"])

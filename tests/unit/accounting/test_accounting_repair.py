@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurmkit.accounting.repair import Line, Record, repair
+from slurmkit.accounting.repair import Line, Record, mend, repair
 
 COLUMNS = ("jobid", "jobname", "state", "exitcode", "comment")
 
@@ -55,3 +55,26 @@ def test_no_guess_puts_a_wrong_text_in_a_typed_field() -> None:
 def test_a_longer_delimiter_is_put_back_as_it_was() -> None:
     got = repair(lines("5^|^a^|^b^|^COMPLETED^|^0:0^|^"), COLUMNS, "^|^")
     assert got.records[0].cells == ("5", "a^|^b", "COMPLETED", "0:0", "")
+
+
+LAST = ("jobid", "state", "jobname")
+FIRST = ("jobname", "state", "jobid")
+
+
+@pytest.mark.parametrize(
+    ("columns", "texts", "right"),
+    [
+        (LAST, ["1|COMPLETED|a", "b", "2|FAILED|c"], [("1", "COMPLETED", "a\nb"), ("2", "FAILED", "c")]),
+        (LAST, ["1|COMPLETED|a", "", "b|c"], [("1", "COMPLETED", "a\n\nb|c")]),
+        (LAST, ["abc", "1|COMPLETED|a"], [2, ("1", "COMPLETED", "a")]),
+        (LAST, ["1|COMPLETED|a", "2|FAI"], [("1", "COMPLETED", "a"), 3]),
+        (FIRST, ["a", "b|COMPLETED|1", "c|FAILED|2"], [("a\nb", "COMPLETED", "1"), ("c", "FAILED", "2")]),
+        (FIRST, ["c|FAILED|2", "a"], [("c", "FAILED", "2"), 3]),
+        (("jobid", "submit"), ["1|", "b", "2|"], [("1", ""), 3, ("2", "")]),
+    ],
+)  # fmt: skip
+def test_with_all_lines_in_a_row_each_finds_its_record(
+    columns: tuple[str, ...], texts: list[str], right: list[object]
+) -> None:
+    got = mend(lines(*texts), columns, "|")
+    assert [one.number if isinstance(one, Line) else one.cells for one in got] == right
