@@ -47,6 +47,7 @@ SHAPES: Mapping[str, re.Pattern[str]] = MappingProxyType(
             ("jobidraw", r"\d+(?:\.[\w+]+)?"),
             ("state", r"(?:[A-Z_]+(?: by \S+)?)?"),
             ("exitcode", r"(?:\d+:\d+)?"),
+            ("workdir", r"(?:/[\s\S]*)?"),
             *((name, _TIME) for name in ("submit", "eligible", "start", "end")),
             *((name, _CLOCK) for name in ("elapsed", "suspended", "timelimit", "totalcpu")),
             *((name, _COUNT) for name in ("elapsedraw", "nnodes", "alloccpus", "ntasks", "uid", "restarts")),
@@ -54,7 +55,7 @@ SHAPES: Mapping[str, re.Pattern[str]] = MappingProxyType(
         )
     }
 )
-"""The whole text of fields that are not free: they tell whether a broken line was put together rightly."""
+"""The whole text of fields that cannot hold any: they tell whether a broken line was put together rightly."""
 
 _KNOWN = """
 account admincomment alloccpus allocgres allocnodes alloctres associd avecpu avecpufreq avediskread

@@ -52,6 +52,11 @@ def test_no_guess_puts_a_wrong_text_in_a_typed_field() -> None:
     assert got.records == (Record(2, ("5", "COMPLETED|0:0", "COMPLETED", "0:0", "x")),)
 
 
+def test_a_directory_begins_with_a_slash_and_so_tells_which_text_had_the_delimiter() -> None:
+    got = repair(lines("5|a|b|/home/x|name"), ("jobid", "comment", "workdir", "jobname"), "|")
+    assert got.records[0].cells == ("5", "a|b", "/home/x", "name")
+
+
 def test_a_longer_delimiter_is_put_back_as_it_was() -> None:
     got = repair(lines("5^|^a^|^b^|^COMPLETED^|^0:0^|^"), COLUMNS, "^|^")
     assert got.records[0].cells == ("5", "a^|^b", "COMPLETED", "0:0", "")
