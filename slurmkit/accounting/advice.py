@@ -29,6 +29,10 @@ FEWEST = 5
 HEADROOM = 1.25
 """What is advised lies so much above the most that was ever used."""
 
+ADVISED = 50
+"""Rows where the question sets no limit; they are of the so-many habits that held most."""
+HABITUAL = 10_000
+
 WORTHWHILE = 0.75
 """Less is advised where it is at most this fraction of what was asked for."""
 
@@ -124,7 +128,8 @@ HABITS = """SELECT "user", name, count(*) AS jobs, arg_max(memory / nodes, start
  sum(seconds * (memory // 1048576))::BIGINT AS memory_held, sum(seconds * nodes)::BIGINT AS nodes_held,
  sum(seconds * cpus)::BIGINT AS cpus_held, sum(seconds)::BIGINT AS held
  FROM ({used}) WHERE state = 'COMPLETED' AND nodes > 0
- GROUP BY "user", name HAVING count(*) >= {fewest}"""
+ GROUP BY "user", name HAVING count(*) >= {fewest}
+ ORDER BY cpus_held DESC, memory_held DESC LIMIT {habitual}"""
 """A job of which nothing is known does not say that it used nothing: enough others have to speak."""
 
 
@@ -134,11 +139,13 @@ def build(ledger: Ledger, question: Question) -> DataFrame:
 
     cut = parts(ledger, replace(question, by=()))
     used = with_used(cut.sql, where="WHERE job_start_time < make_timestamptz($until)")
-    habits = frame_of(ledger, HABITS.format(used=used, fewest=FEWEST), cut.values, texts=("user", "name"))
+    habits = frame_of(
+        ledger, HABITS.format(used=used, fewest=FEWEST, habitual=HABITUAL), cut.values, texts=("user", "name")
+    )
     rows = [row for habit in records(habits) for row in _rows(habit)]
     rows.sort(key=lambda row: (-row["cpu_seconds"], -row["memory_mib_seconds"], -row["jobs"]))
     names = [measure.name for measure in (*KEYS, *MEASURES)]
-    frame = DataFrame(rows[: question.limit], columns=names)
+    frame = DataFrame(rows[: question.limit or ADVISED], columns=names)
     return frame.astype(dict.fromkeys(("jobs", "cpu_seconds", "memory_mib_seconds"), "int64"))
 
 

@@ -118,17 +118,6 @@ def failures(
     return _frame("failures", source, by, table, choice)
 
 
-def goodput(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """GPU-seconds by what became of them."""
-    return _frame("goodput", source, by, table, choice)
-
-
 def fairness(
     source: Path | str | None = None,
     *,
@@ -160,14 +149,3 @@ def jobs(
 ) -> DataFrame:
     """One row for each job, arrays summed up."""
     return _frame("jobs", source, by, table, choice)
-
-
-def job(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """The attempts of the jobs named by `jobs`."""
-    return _frame("job", source, by, table, choice)

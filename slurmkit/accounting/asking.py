@@ -24,11 +24,9 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "efficiency": "What was asked for and not used, and by how much less would have done.",
         "waits": "How long jobs waited, and how long one of a size would have.",
         "failures": "Why jobs failed, what it cost, and the nodes that are suspect.",
-        "goodput": "GPU-hours that made progress, and those lost, hung or idle.",
         "fairness": "Shares against targets, and how even they are.",
         "fragmentation": "GPUs that were idle while jobs waited.",
         "jobs": "One line for each job: used against asked.",
-        "job": "Everything about one job.",
     }
 )
 """Name to summary, which is all that help needs; each is a module that exports `REPORT`."""
@@ -46,7 +44,7 @@ class Answered(NamedTuple):
 
 def report_named(name: str) -> Report:
     """The report of one of the names of `SUMMARIES`."""
-    return cast("Report", import_module(f"slurmkit.accounting.{name}").REPORT)
+    return cast("Report", import_module(f"slurmkit.accounting.reports.{name}").REPORT)
 
 
 def with_default(report: Report, question: Question, *, by_default: bool) -> Question:

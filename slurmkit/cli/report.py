@@ -29,7 +29,7 @@ BY_DEFAULT = "30d"
 """How far back a report of the store goes; one of a dump takes all of it."""
 
 LISTS = ("user", "account", "partition", "qos", "state", "cluster", "name")
-TAKE_JOBS = frozenset({"job", "jobs"})
+TAKE_JOBS = frozenset({"jobs"})
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -90,7 +90,7 @@ def _make(name: str) -> click.Command:
 
     made = _options(callback)
     if name in TAKE_JOBS:
-        made = click.argument("jobs", nargs=-1, required=name == "job")(made)
+        made = click.argument("jobs", nargs=-1)(made)
     return click.command(name, help=SUMMARIES[name], short_help=SUMMARIES[name])(made)
 
 
@@ -105,19 +105,19 @@ def _report(name: str, jobs: tuple[str, ...], *, form: str | None, output: Path 
     form = form or (SUFFIXES.get(output.suffix.lower(), "table") if output else "table")
     report = report_named(name)
     source = given["source"]
-    question = with_default(report, _question(name, jobs, given), by_default=not given["by"])
+    question = with_default(report, _question(jobs, given), by_default=not given["by"])
     table = given["table"] or (report.tables[0].name if form in OF_ONE_TABLE else None)
     with closing(open_source(source)) as ledger:
         answered = ask(report, ledger, question, table=table)
     write(answered, form, output)
 
 
-def _question(name: str, jobs: tuple[str, ...], given: dict[str, Any]) -> Question:
+def _question(jobs: tuple[str, ...], given: dict[str, Any]) -> Question:
     from slurmkit.accounting.periods import local_zone, window, zone_named
     from slurmkit.accounting.question import question, words
 
     zone = zone_named(given["time_zone"]) if given["time_zone"] else local_zone()
-    is_open = given["source"] is not None or name == "job" or jobs
+    is_open = given["source"] is not None or jobs
     since = given["since"] or (None if is_open else BY_DEFAULT)
     begin, end = window(since, given["until"], now=datetime.now(UTC), zone=zone)
     groups = [word for word in words(given["by"]) if word.lower() != "none"]

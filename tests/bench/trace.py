@@ -1,7 +1,7 @@
 """A generated trace: job records as sacct prints them, and what is true of them.
 
 `python -m tests.bench.trace --jobs 1000000 --seed 1 --days 365 > dump`. The same seed gives the same bytes.
-Everything that slurmkit's issue tracker knows to break readers of dumps is in it, seldom.
+Everything that is known to break readers of dumps is in it, seldom.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmkit.accounting.ends import End, end_of
-from slurmkit.accounting.failures import REPORT
 from slurmkit.accounting.question import question
 from slurmkit.accounting.report import columns_of
+from slurmkit.accounting.reports.failures import REPORT
 from slurmkit.accounting.statistics import (
     Stratum,
     benjamini_hochberg,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmkit.accounting.fairness import REPORT
 from slurmkit.accounting.question import question
 from slurmkit.accounting.report import columns_of
+from slurmkit.accounting.reports.fairness import REPORT
 from slurmkit.errors import MissingRequirement
 from slurmkit.slurm import shares
 from slurmkit.slurm.shares import Targets, parse, targets

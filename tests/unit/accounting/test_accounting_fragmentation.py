@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmkit.accounting.fragmentation import REPORT
 from slurmkit.accounting.pools import Pool, joined, pools_of_nodes, pools_of_places
 from slurmkit.accounting.question import question
 from slurmkit.accounting.report import columns_of
+from slurmkit.accounting.reports.fragmentation import REPORT
 from slurmkit.accounting.timeline import MARGIN, slot_sizes, timeline
 from slurmkit.slurm.hostlist import expand_set, fold
 from tests.unit.accounting.records import NOON, NOT_STARTED, ledger_of

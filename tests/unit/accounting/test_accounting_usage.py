@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmkit.accounting.question import question
-from slurmkit.accounting.usage import REPORT, build
+from slurmkit.accounting.reports.usage import REPORT, build
 from tests.unit.accounting.records import GIB, NOON, NOT_STARTED, ledger_of
 
 if TYPE_CHECKING:

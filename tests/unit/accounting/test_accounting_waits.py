@@ -15,8 +15,8 @@ from pandas import DataFrame
 
 from slurmkit.accounting.question import question
 from slurmkit.accounting.report import columns_of
+from slurmkit.accounting.reports.waits import REPORT
 from slurmkit.accounting.sizes import SIZES
-from slurmkit.accounting.waits import REPORT
 from tests.unit.accounting.records import NOON, NOT_STARTED, ledger_of
 
 if TYPE_CHECKING:

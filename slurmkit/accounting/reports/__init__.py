@@ -1,0 +1,1 @@
+"""One module for each report, which exports `REPORT`."""
