@@ -149,3 +149,14 @@ def jobs(
 ) -> DataFrame:
     """One row for each job, arrays summed up."""
     return _frame("jobs", source, by, table, choice)
+
+
+def job(
+    source: Path | str | None = None,
+    *,
+    by: Iterable[str] | None = None,
+    table: str | None = None,
+    **choice: Unpack[Choice],
+) -> DataFrame:
+    """The attempts of the jobs that `jobs` names; table `steps` beside it."""
+    return _frame("job", source, by, table, choice)

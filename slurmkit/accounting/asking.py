@@ -27,6 +27,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "fairness": "Shares against targets, and how even they are.",
         "fragmentation": "GPUs that were idle while jobs waited.",
         "jobs": "One line for each job: used against asked.",
+        "job": "Everything about one job.",
     }
 )
 """Name to summary, which is all that help needs; each is a module that exports `REPORT`."""

@@ -29,7 +29,7 @@ BY_DEFAULT = "30d"
 """How far back a report of the store goes; one of a dump takes all of it."""
 
 LISTS = ("user", "account", "partition", "qos", "state", "cluster", "name")
-TAKE_JOBS = frozenset({"jobs"})
+TAKE_JOBS = frozenset({"job", "jobs"})
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -90,7 +90,7 @@ def _make(name: str) -> click.Command:
 
     made = _options(callback)
     if name in TAKE_JOBS:
-        made = click.argument("jobs", nargs=-1)(made)
+        made = click.argument("jobs", nargs=-1, required=name == "job")(made)
     return click.command(name, help=SUMMARIES[name], short_help=SUMMARIES[name])(made)
 
 
