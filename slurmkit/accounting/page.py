@@ -114,8 +114,10 @@ def _chart(
 ) -> Chart | None:
     """The table's own chart; of a grouped one without, its first hours that are not all zero."""
     if table.chart is not None:
-        x = table.chart.x or (question.by[0] if question.by else "")
-        return table.chart._replace(x=x) if x else None
+        if table.chart.x:
+            return table.chart
+        # What cannot be summed is drawn of one group only.
+        return table.chart._replace(x=question.by[0]) if len(question.by) == 1 else None
     if not table.is_grouped or not question.by:
         return None
     kinds = [column.name for column in columns if column.kind == "hours"]
@@ -175,6 +177,8 @@ def _laid_out(
 ) -> dict[str, Any]:
     unit = UNITS.get(column.kind, "")
     title = f"{column.title}, {unit}" if unit and unit not in column.title else column.title
+    if unit and len(traces) > 1 and not stacked:
+        title = unit  # the legend names the columns
     value_axis = {"title": {"text": title}, "rangemode": "tozero"}
     if form == "lines":
         data = [{**trace, "type": "scatter", "mode": "lines"} for trace in traces]

@@ -36,7 +36,7 @@ class Measure(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """How a page draws a table: its rows along `x`, their values of `y`."""
+    """How a page draws a table: its rows along `x` ("" is the one group), their values of `y`."""
 
     form: Literal["bars", "lines", "heatmap"]
     x: str

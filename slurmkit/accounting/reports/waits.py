@@ -215,7 +215,7 @@ REPORT = Report(
     name="waits",
     summary="How long jobs waited, and how long one of a size would have.",
     tables=(
-        Table("waits", "Queue times", MEASURES, _groups),
+        Table("waits", "Queue times", MEASURES, _groups, chart=Chart("bars", "", ("wait_p50", "wait_p90"))),
         Table(
             "sizes",
             "Queue times by size",
