@@ -222,6 +222,7 @@ def _heatmap(
         "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
         "colorbar": {"title": {"text": UNITS.get(column.kind, "")}},
         "colorscale": "Blues",
+        "reversescale": True,
     }
     axes = {
         "xaxis": {"type": "category"},
