@@ -30,7 +30,7 @@ def _digits(text: str) -> str:
 
 def word(text: str) -> str:
     """A name; NULL where Slurm says that there is none."""
-    return f"(CASE WHEN {text} IN ('', 'N/A', '(null)', 'None', 'None assigned') THEN NULL ELSE {text} END)"
+    return f"(CASE WHEN {text} IN ('', 'N/A', '(null)', 'None') THEN NULL ELSE {text} END)"
 
 
 def free(text: str) -> str:
@@ -66,7 +66,7 @@ def moment(text: str, zone: tzinfo = UTC) -> str:
         f" THEN make_timestamptz({number} * 1000000) END"
     )
     return (
-        f"(CASE WHEN length({text}) = 19 AND contains({text}, 'T') THEN {local}"
+        f"(CASE WHEN length({text}) = 19 THEN {local}"
         f" WHEN {text} IN {NOTHINGS} THEN NULL WHEN {_digits(text)} THEN {epoch}"
         f" WHEN {text} LIKE '____-__-__T__:__:__%' THEN try_cast({text} AS TIMESTAMPTZ) END)"
     )
