@@ -11,7 +11,7 @@ from os import SEEK_END
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting.dump_file import head_of, is_utf8, mended_copy, quoted, read_csv, source_of
+from slurmkit.accounting.dump_file import as_utf8, head_of, mended_copy, quoted, read_csv, source_of
 from slurmkit.accounting.header import END, HOW, read_header
 from slurmkit.accounting.ledger import Ledger, connect
 from slurmkit.accounting.periods import local_zone
@@ -76,7 +76,8 @@ def open_dump(
                 folder = held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-"))
                 connection.execute(f"ATTACH {quoted(folder + '/kept')} AS kept; USE kept")
             try:
-                lost = load(source)
+                # Read at once, each text is decoded now, and what is no text is found.
+                lost = load(source if columns is not None else as_utf8(source, held))
             except NeedsMending:
                 copy, lost = mended_copy(source, header, held)
                 load(copy)
@@ -101,8 +102,6 @@ class _Load(NamedTuple):
         try:
             if self.columns is not None:
                 return self._at_once(source, self.columns)
-            if source.compression == "none" and not is_utf8(source):
-                raise NeedsMending
             return self._as_it_is(source)
         except duckdb.InvalidInputException as error:
             if "invalid state" in str(error):

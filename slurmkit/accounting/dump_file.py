@@ -76,8 +76,20 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def is_utf8(source: Source) -> bool:
-    """Whether every byte is text. Of a packed file DuckDB finds it out."""
+def as_utf8(source: Source, held: ExitStack) -> Source:
+    """The file, or a copy in which a mark stands for each byte that is no text; a packed file as it is."""
+    if source.compression != "none" or _is_utf8(source):
+        return source
+    copy = Path(held.enter_context(TemporaryDirectory(prefix="slurmkit-dump-"))) / "dump"
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with source.path.open("rb") as file, copy.open("wb") as out:
+        while chunk := file.read(CHUNK):
+            out.write(decoder.decode(chunk).encode())
+        out.write(decoder.decode(b"", final=True).encode())
+    return source._replace(path=copy)
+
+
+def _is_utf8(source: Source) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with source.path.open("rb") as file:
