@@ -25,15 +25,6 @@ FREE = (
 )  # fmt: skip
 """Fields that may hold any text, the likeliest to do so first."""
 
-USED = (
-    "jobid", "jobidraw", "cluster", "user", "uid", "account", "partition", "qos", "state", "exitcode",
-    "submit", "eligible", "start", "end", "elapsed", "elapsedraw", "suspended", "timelimit", "timelimitraw",
-    "nnodes", "nodelist", "alloccpus", "alloctres", "allocgres", "reqnodes", "reqcpus", "reqmem", "reqtres",
-    "reqgres", "ntasks", "totalcpu", "maxrss", "tresusageintot", "consumedenergy", "consumedenergyraw",
-    "restarts", "reason", "jobname", "comment", "workdir", "submitline",
-)  # fmt: skip
-"""Fields that the tables are made of; others are passed over."""
-
 _COUNT = r"\d*"
 _TIME = r"(?:\d*|Unknown|None|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*)"
 _CLOCK = r"(?:(?:\d+-)?(?:\d+:)?\d+:\d+(?:\.\d+)?|UNLIMITED|Partition_Limit|INVALID|)"
