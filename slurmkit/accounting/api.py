@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from slurmkit.accounting.asking import ask, report_named, with_default
+from slurmkit.accounting.asking import ask, columns_read, report_named, with_default
 from slurmkit.accounting.periods import local_zone, window
 from slurmkit.accounting.question import question
 from slurmkit.accounting.source import open_source
@@ -64,7 +64,7 @@ def _frame(
 ) -> DataFrame:
     report = report_named(name)
     wanted = with_default(report, asked(choice, by or ()), by_default=by is None)
-    with closing(open_source(source)) as ledger:
+    with closing(open_source(source, columns=columns_read(report, wanted))) as ledger:
         return ask(report, ledger, wanted, table=table or report.tables[0].name).frames[
             table or report.tables[0].name
         ]

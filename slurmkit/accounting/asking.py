@@ -7,7 +7,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from slurmkit.accounting.parts import Window, window_of
+from slurmkit.accounting.parts import OF_THE_JOB, Window, window_of
+from slurmkit.accounting.periods import GROUPED_BY_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,28 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
 """Name to summary, which is all that help needs; each is a module that exports `REPORT`."""
 
 
+ALWAYS = ("submit_time", "start_time", "end_time", "until_time", "elapsed")
+"""Columns by which jobs are cut to a window."""
+
+ASKED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "users": ("user",),
+        "accounts": ("account",),
+        "partitions": ("partition",),
+        "qos": ("qos",),
+        "clusters": ("cluster",),
+        "names": ("name",),
+        "jobs": ("job_id", "job_number", "array_job", "het_job"),
+    }
+)
+"""Columns by which a question chooses jobs, by the question's fields."""
+
+GROUPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"gpu_type": ("gpu_type", "gpus", *OF_THE_JOB)} | dict.fromkeys(GROUPED_BY_TIME, ())
+)
+"""Columns that a group needs, where it is not the one of its name."""
+
+
 class Answered(NamedTuple):
     """A report as it was asked, and its frames by the names of its tables."""
 
@@ -51,6 +74,15 @@ def report_named(name: str) -> Report:
 def with_default(report: Report, question: Question, *, by_default: bool) -> Question:
     """The question, grouped as the report is by default where nothing was said of groups."""
     return replace(question, by=report.default_by) if by_default else question
+
+
+def columns_read(report: Report, question: Question) -> frozenset[str] | None:
+    """The columns of jobs that a report reads for a question; None where it is all of them, and the steps."""
+    if report.columns is None:
+        return None
+    asked = {column for name, columns in ASKED.items() if getattr(question, name) for column in columns}
+    groups = {column for name in question.by for column in GROUPED.get(name, (name,))}
+    return frozenset({*report.columns, *ALWAYS, *asked, *groups})
 
 
 def ask(report: Report, ledger: Ledger, question: Question, *, table: str | None = None) -> Answered:

@@ -67,6 +67,8 @@ class Report(NamedTuple):
     stands_out: Callable[[Mapping[str, DataFrame]], Sequence[str]]
     """Sentences, from the frames by the tables' names."""
     default_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    """Of jobs, that it reads whatever it is asked; None where it reads all of them, or steps."""
     explanation: str = ""
     """How its figures are meant: a paragraph for --help and the page."""
 

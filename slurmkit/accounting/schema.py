@@ -101,6 +101,10 @@ STEPS = (
     Column("problems", "VARCHAR", "as in jobs"),
 )
 
+_LONG = {"work_dir", "submit_line", "comment", "allocated_tres"}
+OF_SUMS = tuple(column.name for column in JOBS if column.name not in _LONG)
+"""Columns of JOBS but for long texts, which no sum reads."""
+
 ATTEMPT = ("cluster", "job_number", "submit_time", "start_time")
 """What tells one attempt from every other (NULL equals NULL); steps have the last two as `job_...`."""
 

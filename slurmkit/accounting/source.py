@@ -18,16 +18,17 @@ from slurmkit.errors import UsageError
 from slurmkit.slurm.rows import DELIMITER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 HEAD = 1 << 16
 """Bytes of a file by which its format is told."""
 
 
-def open_source(source: Path | str | None) -> Ledger:
+def open_source(source: Path | str | None, *, columns: Collection[str] | None = None) -> Ledger:
     """The records of a store's folder or of a dump; None stands for the store of `slurmkit accounting sync`.
 
     A dump is the text of sacct with any delimiter, `sacct --json`, or what Open XDMoD reads; packed or not.
+    It is read once, where the `columns` of jobs that will be asked for are known, and else for each query.
 
     Raises:
         UsageError: there is nothing of that name, or nothing that can be read.
@@ -43,10 +44,10 @@ def open_source(source: Path | str | None) -> Ledger:
                 hint="name a dump of sacct, or the folder that `slurmkit accounting sync --store` fills",
             )
         return open_store(path)
-    return open_file(path)
+    return open_file(path, columns=columns)
 
 
-def open_file(path: Path) -> Ledger:
+def open_file(path: Path, *, columns: Collection[str] | None = None) -> Ledger:
     """The records of a dump, whose format is told by its first bytes.
 
     Raises:
@@ -58,10 +59,10 @@ def open_file(path: Path) -> Ledger:
         said = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"the dump cannot be read: {said}", where=str(path)) from error
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return _converted(path, json_dump.convert, DELIMITER)
+        return _converted(path, json_dump.convert, DELIMITER, columns)
     if xdmod.is_xdmod(head.partition(b"\n")[0].decode("utf-8", "replace")):
-        return _converted(path, xdmod.convert, xdmod.DELIMITER)
-    return open_dump(path)
+        return _converted(path, xdmod.convert, xdmod.DELIMITER, columns)
+    return open_dump(path, columns=columns)
 
 
 def _head(path: Path) -> bytes:
@@ -73,7 +74,12 @@ def _head(path: Path) -> bytes:
         return packed.read(HEAD)
 
 
-def _converted(path: Path, convert: Callable[[Path, Path], object], delimiter: str) -> Ledger:
+def _converted(
+    path: Path,
+    convert: Callable[[Path, Path], object],
+    delimiter: str,
+    columns: Collection[str] | None,
+) -> Ledger:
     """The records of a dump that is read as text once it is written anew; the copy goes with them."""
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="slurmkit-dump-")))
@@ -83,7 +89,7 @@ def _converted(path: Path, convert: Callable[[Path, Path], object], delimiter: s
         except (OSError, EOFError, zlib.error) as error:
             said = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"the dump cannot be read: {said}", where=str(path)) from error
-        ledger = open_dump(copy, delimiter=delimiter, zone=UTC)
+        ledger = open_dump(copy, delimiter=delimiter, zone=UTC, columns=columns)
         if ledger.held is not None:
             held.push(ledger.held)
         kept = held.pop_all()

@@ -99,7 +99,7 @@ for _name in SUMMARIES:
 
 
 def _report(name: str, jobs: tuple[str, ...], *, form: str | None, output: Path | None, **given: Any) -> None:  # noqa: ANN401
-    from slurmkit.accounting.asking import ask, report_named, with_default
+    from slurmkit.accounting.asking import ask, columns_read, report_named, with_default
     from slurmkit.accounting.source import open_source
 
     form = form or (SUFFIXES.get(output.suffix.lower(), "table") if output else "table")
@@ -107,7 +107,7 @@ def _report(name: str, jobs: tuple[str, ...], *, form: str | None, output: Path 
     source = given["source"]
     question = with_default(report, _question(jobs, given), by_default=not given["by"])
     table = given["table"] or (report.tables[0].name if form in OF_ONE_TABLE else None)
-    with closing(open_source(source)) as ledger:
+    with closing(open_source(source, columns=columns_read(report, question))) as ledger:
         answered = ask(report, ledger, question, table=table)
     write(answered, form, output)
 

@@ -11,6 +11,7 @@ from slurmkit.accounting.moments import END, at_moment
 from slurmkit.accounting.parts import parts
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Chart, Measure, Report, Table
+from slurmkit.accounting.schema import OF_SUMS
 from slurmkit.accounting.sizes import ALLOCATED, in_order, size_of
 from slurmkit.accounting.statistics import poisson_interval
 from slurmkit.accounting.suspects import RATE, TEST, suspects
@@ -207,6 +208,7 @@ REPORT = Report(
             keys=(Measure("size", "size", "text", "GPUs of the job, or nodes where it has no GPU"),),
         ),
     ),
+    columns=OF_SUMS,
     stands_out=stands_out,
     explanation=(
         "An end counts once, where it happened; hours count where they were spent, and all that an attempt "

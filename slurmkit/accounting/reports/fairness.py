@@ -10,6 +10,7 @@ from slurmkit.accounting.moments import END, READY, START, at_moment
 from slurmkit.accounting.parts import parts
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Measure, Report, Table
+from slurmkit.accounting.schema import OF_SUMS
 from slurmkit.accounting.statistics import gini, jain
 from slurmkit.errors import SlurmkitError
 from slurmkit.slurm import shares as sshare
@@ -215,6 +216,7 @@ REPORT = Report(
             ),
         ),
     ),
+    columns=OF_SUMS,
     stands_out=stands_out,
     default_by=("account",),
     explanation=(

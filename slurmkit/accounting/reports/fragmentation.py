@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurmkit.accounting.report import Chart, Measure, Report, Table
+from slurmkit.accounting.schema import OF_SUMS
 from slurmkit.accounting.timeline import MARGIN, slot_sizes, timeline
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ REPORT = Report(
             chart=Chart("lines", "period", ("idle_while_waiting", "idle_seconds")),
         ),
     ),
+    columns=OF_SUMS,
     stands_out=stands_out,
     explanation=(
         "Exact to the second, from starts, ends and node lists. Accounting does not know how many GPUs a "

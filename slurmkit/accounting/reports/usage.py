@@ -181,6 +181,7 @@ REPORT = Report(
     name="usage",
     summary="Jobs and CPU-, GPU-, node- and memory-hours, by whom.",
     tables=(Table("usage", "What jobs held", MEASURES, build),),
+    columns=("gpus", "cpus", "nodes", "memory", "billing"),
     stands_out=stands_out,
     default_by=("account",),
     explanation=(

@@ -10,6 +10,7 @@ from slurmkit.accounting.moments import END, LAST, READY, START, at_moment
 from slurmkit.accounting.parts import micro
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Chart, Measure, Report, Table
+from slurmkit.accounting.schema import OF_SUMS
 from slurmkit.accounting.sizes import ALLOCATED, ASKED, in_order, size_of
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ REPORT = Report(
             keys=(SIZE, Measure("partition", "partition", "text", "partition")),
         ),
     ),
+    columns=OF_SUMS,
     stands_out=stands_out,
     default_by=("partition",),
     explanation=(

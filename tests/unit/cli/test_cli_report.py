@@ -60,6 +60,23 @@ def test_every_report_is_made_of_a_dump(slurmkit: Slurmkit, dump: Path, name: st
     assert data["tables"]
 
 
+@pytest.mark.parametrize("group", ["none", "gpu_type", "week,gpu_type", "cluster,qos", "state", "month,day"])
+@pytest.mark.parametrize("name", ["usage", "waits", "failures"])
+def test_a_dump_is_read_for_what_the_groups_need(
+    slurmkit: Slurmkit, dump: Path, name: str, group: str
+) -> None:
+    done = slurmkit("report", name, "--source", str(dump), "--by", group, "--json")
+    assert done.code == 0, done.err
+
+
+def test_a_dump_is_read_for_what_jobs_are_chosen_by(slurmkit: Slurmkit, dump: Path) -> None:
+    chosen = {"user": "anna", "account": "physics", "partition": "train", "qos": "normal",
+              "state": "COMPLETED", "cluster": "test", "name": "tr*"}  # fmt: skip
+    options = [word for name, value in chosen.items() for word in (f"--{name}", value)]
+    done = slurmkit("report", "usage", "--source", str(dump), "--by", "none", *options, "--json")
+    assert json.loads(done.out)["tables"]["usage"][0]["jobs"] == 1
+
+
 def test_usage_counts_what_lies_inside_the_window(slurmkit: Slurmkit, dump: Path) -> None:
     done = slurmkit(
         "report", "usage", "--source", str(dump), "--time-zone", "UTC",
