@@ -118,6 +118,17 @@ def failures(
     return _frame("failures", source, by, table, choice)
 
 
+def goodput(
+    source: Path | str | None = None,
+    *,
+    by: Iterable[str] | None = None,
+    table: str | None = None,
+    **choice: Unpack[Choice],
+) -> DataFrame:
+    """GPU-seconds by what became of them; tells what runs' events say from what accounting alone can."""
+    return _frame("goodput", source, by, table, choice)
+
+
 def fairness(
     source: Path | str | None = None,
     *,

@@ -25,6 +25,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "efficiency": "What was asked for and not used, and by how much less would have done.",
         "waits": "How long jobs waited, and how long one of a size would have.",
         "failures": "Why jobs failed, what it cost, and the nodes that are suspect.",
+        "goodput": "GPU-hours that made progress, and those lost, hung or idle.",
         "fairness": "Shares against targets, and how even they are.",
         "fragmentation": "GPUs that were idle while jobs waited.",
         "jobs": "One line for each job: used against asked.",
