@@ -54,7 +54,8 @@ TOUCHING = """{chosen} AND coalesce(start_time, submit_time) < make_timestamptz(
  AND coalesce(until_time, end_time, submit_time) >= make_timestamptz($since)"""
 """Attempts that touch the window, those among them that wait, or were cancelled before they started."""
 
-TOP = """SELECT cluster, {whole} AS whole FROM jobs WHERE {touching}
+TOP = """SELECT cluster, {whole} AS whole,
+ CASE WHEN count(submit_time) = count(*) THEN min(submit_time) END AS first FROM jobs WHERE {touching}
  GROUP BY ALL ORDER BY max(submit_time) DESC, whole DESC LIMIT {limit}"""
 """The lines that are shown: of no others are the attempts put together."""
 
@@ -108,7 +109,11 @@ def build(ledger: Ledger, question: Question) -> DataFrame:
     values = condition.values | {"since": micro(span.since), "until": micro(span.until) + 1_000_000}
     top = TOP.format(whole=WHOLE, touching=touching, limit=question.limit or LINES)
     shown = ledger.connection.execute(top, values).fetchall()
-    values |= {"clusters": [cluster for cluster, _ in shown], "wholes": [whole for _, whole in shown]}
+    clusters, wholes, firsts = zip(*shown, strict=True) if shown else ((), (), ())
+    values |= {"clusters": list(clusters), "wholes": list(wholes)}
+    if shown and all(firsts):  # said of the bare column, so that most of a store is not read
+        values["first"] = min(firsts)
+        touching += " AND submit_time >= $first"
     each = LINE.format(
         nodes=" ".join(OF_HET.format(name=name) for name in ("nodes", "cpus", "gpus")),
         tasks=TASKS.format(row=ROW, used=with_used("FROM picked", where=OF_PICKED)),
@@ -162,8 +167,8 @@ REPORT = Report(
     tables=(Table("jobs", "Jobs", MEASURES, build, is_grouped=False, keys=KEYS),),
     stands_out=stands_out,
     explanation=(
-        "All jobs that ran, waited or ended in the window, the last submitted first, whole: not cut to the "
-        "window. An array is one line, as is a heterogeneous job, and a job that was requeued with all its "
-        "starts. A dash is what accounting does not know."
+        "All jobs that ran, waited or ended in the window, the last submitted first; a start that lies "
+        "partly outside counts whole. An array is one line, as is a heterogeneous job, and a job that was "
+        "requeued with all its starts. A dash is what accounting does not know."
     ),
 )
