@@ -10,7 +10,7 @@ from slurmkit.accounting.formats import records
 from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import parts
 from slurmkit.accounting.report import Measure, Table
-from slurmkit.accounting.used import with_used
+from slurmkit.accounting.used import used_in
 from slurmkit.slurm.tres import format_memory
 
 if TYPE_CHECKING:
@@ -137,11 +137,9 @@ def build(ledger: Ledger, question: Question) -> DataFrame:
     """Advice, first where most could have been had."""
     from pandas import DataFrame
 
-    cut = parts(ledger, replace(question, by=()))
-    used = with_used(cut.sql, where="WHERE job_start_time < make_timestamptz($until)")
-    habits = frame_of(
-        ledger, HABITS.format(used=used, fewest=FEWEST, habitual=HABITUAL), cut.values, texts=("user", "name")
-    )
+    used = used_in(ledger, parts(ledger, replace(question, by=())))
+    sql = HABITS.format(used=used.sql, fewest=FEWEST, habitual=HABITUAL)
+    habits = frame_of(ledger, sql, used.values, texts=("user", "name"))
     rows = [row for habit in records(habits) for row in _rows(habit)]
     rows.sort(key=lambda row: (-row["cpu_seconds"], -row["memory_mib_seconds"], -row["jobs"]))
     names = [measure.name for measure in (*KEYS, *MEASURES)]

@@ -93,8 +93,11 @@ def ask(report: Report, ledger: Ledger, question: Question, *, table: str | None
         UsageError: it has no table of that name.
     """
     wanted = report.tables if table is None else (table_named(report, table),)
-    frames = {one.name: one.build(ledger, question) for one in wanted}
-    return Answered(report, question, window_of(ledger, question), frames, ledger.notes)
+    span = window_of(ledger, question)
+    # With its ends, so that each table need not look for them again.
+    within = replace(question, since=span.since, until=span.until)
+    frames = {one.name: one.build(ledger, within) for one in wanted}
+    return Answered(report, question, span, frames, ledger.notes)
 
 
 def table_named(report: Report, name: str) -> Table:

@@ -7,7 +7,7 @@ the job, exactly, however it is cut.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.accounting.periods import GROUPED_BY_TIME, periods
@@ -58,8 +58,13 @@ def window_of(ledger: Ledger, question: Question) -> Window:
             "SELECT min(coalesce(start_time, submit_time)), max(coalesce(until_time, submit_time)) FROM jobs"
         ).fetchall()[0]
         since = since or first or until or datetime.fromtimestamp(0, UTC)
-        until = until or max(last or since, since)
+        until = until or max(_whole(last or since), since)
     return Window(since.astimezone(UTC), until.astimezone(UTC))
+
+
+def _whole(moment: datetime) -> datetime:
+    """The moment, or the next whole second: a record that was made in mid-second counts to its end."""
+    return moment.replace(microsecond=0) + timedelta(seconds=bool(moment.microsecond))
 
 
 def chosen(question: Question) -> Query:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-KEY = ("cluster", "job_number", "submit_time", "start_time")
+from typing import TYPE_CHECKING
+
+from slurmkit.accounting.parts import Query
+from slurmkit.accounting.schema import ATTEMPT
+
+if TYPE_CHECKING:
+    from slurmkit.accounting.ledger import Ledger
 
 OF_STEPS = """SELECT cluster, job_number, job_submit_time, job_start_time,
  max(max_rss) AS max_rss, max(memory_used) AS memory_used, sum(total_cpu) AS cpu_of_steps,
@@ -27,9 +33,16 @@ def with_used(source: str, *, where: str = "") -> str:
     """
     same = " AND ".join(
         f"used.{'job_' if name.endswith('_time') else ''}{name} IS NOT DISTINCT FROM job.{name}"
-        for name in KEY
+        for name in ATTEMPT
     )
     return (
         f"SELECT job.*, {USED_CPU} AS used_cpu, {USED_MEMORY} AS used_memory, {BUSY_GPUS} AS busy_gpus,"
         f" gpu_memory, max_rss FROM ({source}) job LEFT JOIN ({OF_STEPS.format(where=where)}) used ON {same}"
     )
+
+
+def used_in(ledger: Ledger, cut: Query) -> Query:
+    """The parts of jobs that `cut` selects, with what their steps used: no steps of older jobs are read."""
+    first = ledger.connection.execute(f"SELECT min(start_time) FROM ({cut.sql})", cut.values).fetchall()[0][0]
+    where = "WHERE job_start_time >= $first AND job_start_time < make_timestamptz($until)"
+    return Query(with_used(cut.sql, where=where), cut.values | {"first": first})

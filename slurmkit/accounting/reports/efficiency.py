@@ -11,7 +11,7 @@ from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import Query, parts
 from slurmkit.accounting.periods import GROUPED_BY_TIME
 from slurmkit.accounting.report import Measure, Report, Table
-from slurmkit.accounting.used import with_used
+from slurmkit.accounting.used import used_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,9 +70,8 @@ SPENT = """SELECT *, gpus * seconds AS held_gpu, cpus * seconds AS held_cpu, cpu
 
 def _spent(ledger: Ledger, question: Question) -> Query:
     """The parts of jobs with what they used of CPUs and GPUs in them."""
-    cut = parts(ledger, question)
-    used = with_used(cut.sql, where="WHERE job_start_time < make_timestamptz($until)")
-    return Query(SPENT.format(part=PART, used=used), cut.values)
+    used = used_in(ledger, parts(ledger, question))
+    return Query(SPENT.format(part=PART, used=used.sql), used.values)
 
 
 def build(ledger: Ledger, question: Question) -> DataFrame:

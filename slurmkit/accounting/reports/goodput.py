@@ -11,7 +11,7 @@ from slurmkit.accounting.parts import Query, parts, window_of
 from slurmkit.accounting.periods import GROUPED_BY_TIME, periods
 from slurmkit.accounting.report import Measure, Report, Table
 from slurmkit.accounting.runs import KINDS, TAG, Attempt, known_runs, spans_of, split
-from slurmkit.accounting.used import with_used
+from slurmkit.accounting.used import used_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,17 +98,17 @@ def _of_accounting(
     ledger: Ledger, question: Question, held: Query, runs: Mapping[str, KnownRun]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, int]]]:
     """The groups' sums over the jobs of which accounting alone tells."""
-    others = f"SELECT * FROM ({held.sql}) WHERE NOT {IS_KNOWN}"
-    used = with_used(others, where="WHERE job_start_time < make_timestamptz($until)")
+    others = Query(f"SELECT * FROM ({held.sql}) WHERE NOT {IS_KNOWN}", held.values | {"runs": list(runs)})
+    used = used_in(ledger, others)
     sums = ", ".join(
         f"coalesce(sum(gpus * seconds) FILTER (what = '{kind}'), 0)::BIGINT AS {kind}" for kind in WHAT
     )
     keys = ", ".join(f'"{name}"' for name in question.by)
     sql = (
         f"SELECT {keys}{', ' if keys else ''}coalesce(sum(counts), 0)::BIGINT AS jobs, {sums}"
-        f" FROM (SELECT *, {OF_ACCOUNTING} AS what FROM ({used})) {'GROUP BY ' if keys else ''}{keys}"
+        f" FROM (SELECT *, {OF_ACCOUNTING} AS what FROM ({used.sql})) {'GROUP BY ' if keys else ''}{keys}"
     )
-    for row in records(frame_of(ledger, sql, held.values | {"runs": list(runs)}, texts=question.by)):
+    for row in records(frame_of(ledger, sql, used.values, texts=question.by)):
         if question.by or row["jobs"]:
             yield tuple(row[name] for name in question.by), {name: row[name] for name in ("jobs", *WHAT)}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import chosen
 from slurmkit.accounting.report import Measure, Report, Table
+from slurmkit.accounting.runs import TAG
 from slurmkit.accounting.used import with_used
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ ATTEMPTS = (
     Measure("gpu_efficiency", "GPU", "share", "time in which GPUs computed; where the site stores it"),
     Measure("gpu_seconds", "GPU-hours", "hours", "GPUs times the seconds"),
     Measure("reason", "reason", "text", "what it last waited for"),
+    Measure("run", "run", "text", "the run of slurmkit that it is of, and +2 of its second submit"),
 )
 STEPS = (
     Measure("state", "state", "text", "state"),
@@ -64,9 +66,10 @@ OF_THE_JOB = "job_number IN (SELECT job_number FROM jobs WHERE {chosen})"
 def attempts(ledger: Ledger, question: Question) -> DataFrame:
     """One row for each start that Slurm made of the job, and one for a wait that came to nothing."""
     condition = chosen(question)
-    used = with_used(f"SELECT * FROM jobs WHERE {condition.sql}")
+    of_the_job = f"WHERE {OF_THE_JOB.format(chosen=condition.sql)}"
+    used = with_used(f"SELECT * FROM jobs WHERE {condition.sql}", where=of_the_job)
     sql = (
-        f"SELECT *, {EXIT}, date_diff('second', eligible_time, start_time) AS wait,"
+        f"SELECT *, {EXIT}, {TAG} AS run, date_diff('second', eligible_time, start_time) AS wait,"
         " used_memory AS max_memory, used_cpu / nullif(cpus * elapsed, 0) AS cpu_efficiency,"
         f" busy_gpus AS gpu_efficiency, gpus * elapsed AS gpu_seconds FROM ({used})"
         " ORDER BY job_number, submit_time, start_time"

@@ -94,8 +94,9 @@ def _before(ledger: Ledger, question: Question, span: Window) -> datetime | None
     if question.since is None:
         return None
     length = span.until - span.since
-    first = ledger.connection.execute("SELECT min(coalesce(until_time, end_time)) FROM jobs").fetchall()[0][0]
-    is_known = first is not None and first <= span.since - length + length / EARLY
+    early = {"early": micro(span.since - length + length / EARLY)}
+    sql = "SELECT count(*) FROM (FROM jobs WHERE until_time <= make_timestamptz($early) LIMIT 1)"
+    is_known = ledger.connection.execute(sql, early).fetchall()[0][0]
     return span.since - length if is_known else None
 
 

@@ -62,3 +62,14 @@ def test_how_often_a_job_was_started_stands_out_and_so_does_none() -> None:
     seven, none = asked("7"), asked("99")
     assert list(REPORT.stands_out(seven.frames)) == ["Job 7 was started 2 times."]
     assert list(REPORT.stands_out(none.frames)) == ["The records have no such job."]
+
+
+def test_the_run_of_slurmkit_that_a_job_is_of_is_named() -> None:
+    jobs: list[Mapping[str, Any]] = [
+        {"comment": "mine slurmkit:tiny-20261101-abcdef+2"},
+        {"submit_line": "sbatch --parsable /home/a/runs/tiny-20261101-abcdef/job.sbatch"},
+        {"comment": "slurmkit", "submit_line": "sbatch job.sbatch"},
+    ]
+    with closing(ledger_of(jobs)) as ledger:
+        frame = ask(REPORT, ledger, question(zone=UTC)).frames["attempts"]
+    assert list(frame["run"]) == ["tiny-20261101-abcdef+2", "tiny-20261101-abcdef", None]
