@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from slurmkit.run.spans import Span
 
 TAG = (
-    "coalesce(nullif(regexp_extract(comment, 'slurmkit:(\\S+)', 1), ''), CASE WHEN"
+    "coalesce(nullif(regexp_extract(comment, 'slurmkit:([a-z0-9+-]+)', 1), ''), CASE WHEN"
     " contains(submit_line, '/job.sbatch') THEN"
-    " nullif(regexp_extract(submit_line, '/([^/ ]+)/job\\.sbatch', 1), '') END)"
+    " nullif(regexp_extract(submit_line, '/([a-z0-9+-]+)/job\\.sbatch', 1), '') END)"
 )
 """SQL over jobs: what marks the job of a run; its script bears it too, for sites that keep no comments."""
 
@@ -78,10 +78,10 @@ def known_runs(ledger: Ledger, source: str, values: Mapping[str, Any]) -> dict[s
 
 def _places(run_id: str, submit_line: str | None, work_dir: str | None) -> Iterable[Path]:
     """Where a run may be: by its script, by the list of runs, where a submit makes it by default."""
-    for word in (submit_line or "").split():
-        path = Path(word)
-        if path.name == "job.sbatch" and path.is_absolute():
-            yield from (parent for parent in path.parents if parent.name == run_id)
+    before, found, _ = (submit_line or "").rpartition(f"/{run_id}/")
+    if found:  # blanks in it are not told from those between words
+        starts = (place for place in range(len(before)) if f" {before}"[place : place + 2] == " /")
+        yield from (Path(before[start:]) / run_id for start in starts)
     link = index_of(os.environ) / run_id
     if link.is_symlink():
         yield link.resolve()
@@ -92,7 +92,7 @@ def _places(run_id: str, submit_line: str | None, work_dir: str | None) -> Itera
 def _events(paths: RunPaths) -> tuple[Event, ...]:
     """A run's events; none where they cannot be read, as of another user's run."""
     try:
-        return tuple(events.read(paths))
+        return tuple(events.read(paths)) if paths.events.is_file() else ()
     except OSError:
         return ()
 

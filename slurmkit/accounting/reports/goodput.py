@@ -119,8 +119,8 @@ def _of_runs(
     """The parts of the jobs of known runs, each split as the run's events tell."""
     keys = "".join(f', "{name}"' for name in question.by)
     sql = (
-        f"SELECT {RUN_ID} AS run_id, job_id, coalesce(het_job::VARCHAR, job_id) AS name_id, state,"
-        " epoch(start_time) AS start, epoch(until_time) AS until, epoch(end_time) AS ended,"
+        f"SELECT {RUN_ID} AS run_id, job_id, coalesce(het_job::VARCHAR, job_id) AS name_id,"
+        " coalesce(state, 'UNKNOWN') AS state, epoch(start_time) AS start, epoch(until_time) AS until, epoch(end_time) AS ended,"
         f" gpus, gpus * seconds AS held, counts AS jobs{keys} FROM ({held.sql}) WHERE {IS_KNOWN}"
     )
     rows = records(frame_of(ledger, sql, held.values | {"runs": list(runs)}, texts=question.by))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -138,6 +139,25 @@ def test_a_run_s_events_tell_what_was_kept_lost_and_spent_on_starting(two_attemp
 def test_without_comments_the_script_tells_of_which_run_a_job_is(two_attempts: Path) -> None:
     line = f"sbatch --parsable {two_attempts}/runs/{RUN}/job.sbatch"
     assert only(goodput(attempts(two_attempts, comment=None, work_dir="/", submit_line=line))) == SPLIT
+
+
+def test_a_path_with_blanks_is_found_in_the_line_of_a_submit(tmp_path: Path) -> None:
+    log = Log(tmp_path / "work of 'ada' /x" / "runs").say(-1, "submitted", job_id="7").begin(0, "7-0")
+    line = f"sbatch --chdir /tmp {log.paths.root}/submits/{RUN}+2/job.sbatch"
+    frame = goodput(attempts(tmp_path, comment=None, work_dir="/", submit_line=line)[:1])
+    assert only(frame)["from"] == "events"
+
+
+@pytest.mark.parametrize("tag", ["../runs/x", "/tmp", "..", ""])
+def test_a_comment_that_names_no_run_leads_nowhere(tag: str, tmp_path: Path) -> None:
+    assert only(goodput(attempts(tmp_path, comment=f"slurmkit:{tag}")))["from"] == "accounting"
+
+
+def test_a_log_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / RUN
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "events.jsonl")
+    assert only(goodput(attempts(tmp_path)))["from"] == "accounting"
 
 
 def test_a_run_that_lies_elsewhere_is_found_through_the_list_of_runs(
