@@ -121,7 +121,8 @@ def _of_runs(
     sql = (
         f"SELECT {RUN_ID} AS run_id, job_id, coalesce(het_job::VARCHAR, job_id) AS name_id,"
         " coalesce(state, 'UNKNOWN') AS state, epoch(start_time) AS start, epoch(until_time) AS until,"
-        f" epoch(end_time) AS ended, gpus, gpus * seconds AS held, counts AS jobs{keys} FROM ({held.sql}) WHERE {IS_KNOWN}"
+        f" epoch(end_time) AS ended, gpus, gpus * seconds AS held, counts AS jobs{keys}"
+        f" FROM ({held.sql}) WHERE {IS_KNOWN}"
     )
     rows = records(frame_of(ledger, sql, held.values | {"runs": list(runs)}, texts=question.by))
     attempts: dict[str, dict[Attempt, None]] = defaultdict(dict)
