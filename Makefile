@@ -17,8 +17,7 @@ demo: requirements  ## a real Slurm cluster on this machine; a rank of a GPU job
 
 .PHONY: test
 test: requirements  ## the whole suite that needs no Docker: unit tests, then the real cluster
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder \
-	  -m "not docker and not framework and not bench and not long" \
+	$(BIN)/python -m pytest -m "not docker and not framework and not bench and not long" \
 	  --cov=slurmkit --cov-report=term:skip-covered $(PYTEST)
 
 .PHONY: test-unit
