@@ -59,10 +59,19 @@ class Run(NamedTuple):
     mebibytes: float
 
 
+class Other(NamedTuple):
+    """What another took for so many records."""
+
+    name: str
+    records: int
+    run: Run
+
+
 def figures(directory: Path) -> list[Figure]:
     """The table of the budgets, then that of the ratios."""
     found: list[Figure] = []
     ours: dict[int, float] = {}
+    others: list[Other] = []
     for size in SIZES:
         generated = trace.generate(size, days=max(7, size * 365 // 10_000_000))
         dump = directory / f"{size}.txt"
@@ -77,13 +86,13 @@ def figures(directory: Path) -> list[Figure]:
             Figure(f"usage of {size:,} records, peak memory", run.mebibytes, "MiB", MEBIBYTES),
         ]
         if size == FOR_PANDAS:
-            found.append(against(pandas(dump), size, ours[size]))
+            others.append(Other("pandas", size, measured(pandas(dump), runs=1)))
         if size == FOR_PEERS:
-            found += of_peers(generated, directory, ours[size])
+            others += of_peers(generated, directory)
         if size == SIZES[-1]:
             found += stored(dump, generated, directory)
         dump.unlink()
-    return found + growth(ours)
+    return [*found, *growth(ours), *(ratio(other, ours) for other in others)]
 
 
 def growth(ours: dict[int, float]) -> list[Figure]:
@@ -95,19 +104,21 @@ def growth(ours: dict[int, float]) -> list[Figure]:
     ]
 
 
-def of_peers(generated: Trace, directory: Path, ours: float) -> list[Figure]:
+def of_peers(generated: Trace, directory: Path) -> list[Other]:
     """The public tools at the size that all of them can take."""
-    return [
-        against(program, FOR_PEERS, ours)
-        for program in peers_accounting.programs(generated, directory / "peers")
-    ]
+    programs = peers_accounting.programs(generated, directory / "peers")
+    return [Other(program.name, FOR_PEERS, measured(program, runs=1)) for program in programs]
 
 
-def against(other: Program, size: int, ours: float) -> Figure:
-    """How many times as long another takes for as many records."""
-    run = measured(other, runs=1)
-    name = f"{other.name}, {size:,} records: {run.seconds:.1f} s, {run.mebibytes:.0f} MiB"
-    return Figure(f"{name}; slurmkit takes of that", 100 * ours / run.seconds, "%", 100 / TIMES_FASTER)
+def ratio(other: Other, ours: dict[int, float]) -> Figure:
+    """The time for a record of the largest dump against another's for one of the dump that it could take."""
+    largest = max(ours)
+    share = (ours[largest] / largest) / (other.run.seconds / other.records)
+    told = (
+        f"{other.name}, {other.records:,} records: {other.run.seconds:.1f} s, {other.run.mebibytes:.0f} MiB"
+        f" (slurmkit {ours[other.records]:.1f} s); slurmkit's time per record, of {largest:,}"
+    )
+    return Figure(told, 100 * share, "% of that", 100 / TIMES_FASTER)
 
 
 def stored(dump: Path, generated: Trace, directory: Path) -> list[Figure]:

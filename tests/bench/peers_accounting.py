@@ -65,33 +65,28 @@ KNOWN = (*trace_text.FIELDS, *trace_text.ALSO, *trace_text.STEP_FIELDS, *_EMPTY)
 
 
 class Peer(NamedTuple):
-    """A tool, how it is asked for something like usage of everybody, and how many records it can take."""
+    """A tool, and how it is asked for something like usage of everybody."""
 
     name: str
     argv: tuple[str, ...]
-    records: int
     takes_a_day: bool = False
     """It takes only jobs of the day that it asks for: all are moved to today."""
-    variables: tuple[tuple[str, str], ...] = ()
 
 
 PEERS = (
     Peer(
         "reportseff",
         ("reportseff", "--since", "2025-01-01", "--extra-args", "--allusers --duplicates", "--parsable"),
-        100_000,
     ),
-    Peer("slurm2sql", ("slurm2sql", "jobs.db", "-a", "-S", "2025-01-01"), 100_000),
+    Peer("slurm2sql", ("slurm2sql", "jobs.db", "-a", "-S", "2025-01-01")),
     Peer(
         "slurm-usage",
         ("slurm-usage", "collect", "--days", "0", "--data-dir", "data", "--summary"),
-        100_000,
         takes_a_day=True,
     ),
     Peer(
         "slurmpast",
         ("slurmpast", "--all-users", "--overview", "--plain", "--no-logs", "--no-cache", "-S", "2025-01-01"),
-        100_000,
     ),
 )
 
