@@ -74,7 +74,13 @@ def test_waits_and_ends_come_from_the_store_once_there_is_one(site: Site) -> Non
                                 "--wrap=exit 3"]).stdout.strip()  # fmt: skip
     asked = ["sacct", "-X", "-n", "-P", "-o", "State", f"-j{job}"]
     until(lambda: site.testbed.command(asked).stdout.strip() == "FAILED", "a job has failed")
-    site.run("accounting", "sync", "--since", "1d")
+
+    def synced() -> Found:
+        site.run("accounting", "sync", "--since", "1d")
+        return exported(site)
+
+    # slurmdbd lists a job by its time some moments after it knows it by its id.
+    until(lambda: any(("state", "failed") in labels for _, labels in synced()), "the failed job is stored")
     after = exported(site)
 
     assert not [name for name, _ in before if name == "slurmkit_ended_jobs"]
