@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
-from slurmkit.accounting.asking import ask, columns_read, report_named, with_default
+from slurmkit.accounting.asking import SUMMARIES, ask, columns_read, report_named, with_default
 from slurmkit.accounting.periods import local_zone, window
 from slurmkit.accounting.question import question
 from slurmkit.accounting.source import open_source
@@ -39,8 +39,26 @@ class Choice(TypedDict, total=False):
     limit: int | None
 
 
-Source = "Path | str | None"
-"""A store's folder, a dump, or None for the store that `slurmkit accounting sync` fills."""
+class ReportFunction(Protocol):
+    """A report as a function; its answer is the frame of the report's first table, or of the one named.
+
+    `source` is a store's folder, a dump, or None for the store that `slurmkit accounting sync` fills; `by`
+    groups, where None stands for the report's own. Durations are whole seconds, as `gpu_seconds`: their sums
+    are exact.
+
+    Raises:
+        SlurmkitError: the records or the question cannot be used.
+    """
+
+    def __call__(
+        self,
+        source: Path | str | None = None,
+        *,
+        by: Iterable[str] | None = None,
+        table: str | None = None,
+        **choice: Unpack[Choice],
+    ) -> DataFrame:
+        """Ask it."""
 
 
 def asked(choice: Choice, by: Iterable[str] = ()) -> Question:
@@ -59,115 +77,22 @@ def asked(choice: Choice, by: Iterable[str] = ()) -> Question:
     return question(**(rest | {"since": begin, "until": end, "zone": zone, "by": by}))  # type: ignore[arg-type]
 
 
-def _frame(
-    name: str, source: Path | str | None, by: Iterable[str] | None, table: str | None, choice: Choice
-) -> DataFrame:
-    report = report_named(name)
-    wanted = with_default(report, asked(choice, by or ()), by_default=by is None)
-    with closing(open_source(source, columns=columns_read(report, wanted))) as ledger:
-        return ask(report, ledger, wanted, table=table or report.tables[0].name).frames[
-            table or report.tables[0].name
-        ]
+def function(name: str) -> ReportFunction:
+    """The report of that name as a function."""
 
+    def ask_it(
+        source: Path | str | None = None,
+        *,
+        by: Iterable[str] | None = None,
+        table: str | None = None,
+        **choice: Unpack[Choice],
+    ) -> DataFrame:
+        report = report_named(name)
+        wanted = with_default(report, asked(choice, by or ()), by_default=by is None)
+        chosen = table or report.tables[0].name
+        with closing(open_source(source, columns=columns_read(report, wanted))) as ledger:
+            return ask(report, ledger, wanted, table=chosen).frames[chosen]
 
-def usage(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """Jobs and what they held; seconds are whole and add up exactly, `cpu_seconds` and their like.
-
-    Raises:
-        SlurmkitError: the records or the question cannot be used; so say all functions here.
-    """
-    return _frame("usage", source, by, table, choice)
-
-
-def efficiency(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """What was asked for and not used; tables `worst` and `advice` beside it."""
-    return _frame("efficiency", source, by, table, choice)
-
-
-def waits(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """Queue times in seconds from when a job was eligible."""
-    return _frame("waits", source, by, table, choice)
-
-
-def failures(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """Failed jobs by cause; tables by node and size beside it."""
-    return _frame("failures", source, by, table, choice)
-
-
-def goodput(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """GPU-seconds by what became of them; tells what runs' events say from what accounting alone can."""
-    return _frame("goodput", source, by, table, choice)
-
-
-def fairness(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """Shares, and how even they are."""
-    return _frame("fairness", source, by, table, choice)
-
-
-def fragmentation(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """GPUs idle while jobs waited."""
-    return _frame("fragmentation", source, by, table, choice)
-
-
-def jobs(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """One row for each job, arrays summed up."""
-    return _frame("jobs", source, by, table, choice)
-
-
-def job(
-    source: Path | str | None = None,
-    *,
-    by: Iterable[str] | None = None,
-    table: str | None = None,
-    **choice: Unpack[Choice],
-) -> DataFrame:
-    """The attempts of the jobs that `jobs` names; table `steps` beside it."""
-    return _frame("job", source, by, table, choice)
+    ask_it.__name__ = ask_it.__qualname__ = name
+    ask_it.__doc__ = f"{SUMMARIES[name]}\n\n{ReportFunction.__doc__}"
+    return ask_it

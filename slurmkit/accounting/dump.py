@@ -11,9 +11,9 @@ from os import SEEK_END
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurmkit.accounting.dump_file import as_utf8, head_of, mended_copy, quoted, read_csv, source_of
+from slurmkit.accounting.dump_file import as_utf8, head_of, mended_copy, read_csv, source_of
 from slurmkit.accounting.header import END, HOW, read_header
-from slurmkit.accounting.ledger import Ledger, connect
+from slurmkit.accounting.ledger import Ledger, connect, quoted
 from slurmkit.accounting.periods import local_zone
 from slurmkit.accounting.repair import Line, repair
 from slurmkit.accounting.schema import JOBS

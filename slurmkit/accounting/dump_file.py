@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+from slurmkit.accounting.ledger import quoted
 from slurmkit.accounting.repair import Line, mend
 from slurmkit.errors import MissingRequirement
 
@@ -66,14 +67,9 @@ def read_csv(source: Source, options: str) -> str:
     """DuckDB's reader for the file; sacct quotes nothing, and no text stands for NULL."""
     mark = '"' if source.is_quoted else ""
     return (
-        f"read_csv({quoted(str(source.path))}, auto_detect=false, quote='{mark}', escape='{mark}',"
+        f"read_csv({quoted(source.path)}, auto_detect=false, quote='{mark}', escape='{mark}',"
         f" nullstr='\x02\x03', compression='{source.compression}', {options})"
     )
-
-
-def quoted(text: str) -> str:
-    """The text as a literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def as_utf8(source: Source, held: ExitStack) -> Source:

@@ -58,3 +58,27 @@ def connect(*, threads: int = THREADS, memory: str = MEMORY) -> DuckDBPyConnecti
     )
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def quoted(text: str | Path) -> str:
+    """A text as a literal of SQL."""
+    return "'" + os.fspath(text).replace("'", "''") + "'"
+
+
+def amiss(connection: DuckDBPyConnection) -> tuple[str, ...]:
+    """What a reader has to know of the attempts in the view `jobs`."""
+    counted = "SELECT count(*) FILTER (is_runaway), count(problems) FROM jobs"
+    return notes_on(*connection.execute(counted).fetchall()[0])
+
+
+def notes_on(runaways: int, problems: int) -> tuple[str, ...]:
+    """The sentences on so many runaways, and so many attempts with fields that could not be read."""
+    found = []
+    if runaways:
+        found.append(f"runaways, which run in accounting alone and are in no sum: {runaways}")
+    if problems:
+        found.append(
+            "attempts with fields that could not be read, or contradict each other"
+            f" (column `problems`): {problems}"
+        )
+    return tuple(found)

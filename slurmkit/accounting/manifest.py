@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import re
+import shutil
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -157,7 +158,10 @@ def hold(store: Path) -> IO[str] | None:
 def sweep(store: Path, manifest: Manifest) -> None:
     """Remove what no manifest names, as an interrupted addition leaves it; later, where somebody reads."""
     for path in (store / TEMPORARY).iterdir():
-        _remove(path)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     named = {file.path for cluster in manifest.clusters.values() for file in cluster.jobs + cluster.steps}
     with (store / READERS).open("a") as readers:
         try:
@@ -168,15 +172,6 @@ def sweep(store: Path, manifest: Manifest) -> None:
             for path in (store / kind).glob("*/*/*.parquet"):
                 if str(path.relative_to(store)) not in named:
                     path.unlink()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        for inner in path.iterdir():
-            _remove(inner)
-        path.rmdir()
-    else:
-        path.unlink()
 
 
 def replaced(manifest: Manifest, clusters: Mapping[str, Cluster]) -> Manifest:

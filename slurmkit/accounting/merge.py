@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurmkit.accounting.ledger import quoted
 from slurmkit.accounting.manifest import Cluster, File, Kind, folder_of
 from slurmkit.accounting.schema import JOBS, STEPS
 from slurmkit.launch.files import sync_directory
@@ -129,11 +130,6 @@ def merge(
 def parquet(paths: Sequence[Path]) -> str:
     """A relation over files; the folders' names are no columns of it."""
     return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning = false)"
-
-
-def quoted(text: str | Path) -> str:
-    """A text as SQL writes it."""
-    return "'" + os.fspath(text).replace("'", "''") + "'"
 
 
 def _see(

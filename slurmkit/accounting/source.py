@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.accounting import json_dump, xdmod
 from slurmkit.accounting.dump import open_dump
-from slurmkit.accounting.ledger import Ledger
+from slurmkit.accounting.ledger import Ledger, amiss
 from slurmkit.accounting.store import is_store, open_store
 from slurmkit.errors import UsageError
 from slurmkit.slurm.rows import DELIMITER
@@ -44,7 +44,8 @@ def open_source(source: Path | str | None, *, columns: Collection[str] | None = 
                 hint="name a dump of sacct, or the folder that `slurmkit accounting sync --store` fills",
             )
         return open_store(path)
-    return open_file(path, columns=columns)
+    ledger = open_file(path, columns=columns)
+    return ledger._replace(notes=(*ledger.notes, *amiss(ledger.connection)))
 
 
 def open_file(path: Path, *, columns: Collection[str] | None = None) -> Ledger:

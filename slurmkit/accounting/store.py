@@ -12,9 +12,11 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurmkit.accounting.ledger import Ledger, connect
+from msgspec import structs
+
+from slurmkit.accounting.ledger import Ledger, connect, notes_on, quoted
 from slurmkit.accounting.manifest import NAME, TEMPORARY, Cluster, Manifest, hold, load, replaced, save
-from slurmkit.accounting.merge import COLUMNS, Place, merge, parquet, quoted, stage
+from slurmkit.accounting.merge import COLUMNS, Place, merge, parquet, stage
 from slurmkit.accounting.schema import JOBS, STEPS, definition
 from slurmkit.errors import UsageError
 
@@ -96,7 +98,9 @@ def add(
             names = stage(ledger.connection, Path(folder), cluster)
             seen = _sought(ledger.connection, Path(folder), sought)
             changed = _merged(store, manifest, Path(folder), names, horizon)
-        changed = {name: _like(one, as_of=_later(one.as_of, ledger.as_of)) for name, one in changed.items()}
+        changed = {
+            name: structs.replace(one, as_of=_later(one.as_of, ledger.as_of)) for name, one in changed.items()
+        }
         if change is not None:
             if cluster is not None:
                 changed.setdefault(cluster, manifest.clusters.get(cluster, Cluster()))
@@ -133,20 +137,14 @@ def _merged(
             old = manifest.clusters.get(name, Cluster())
             jobs, steps = merge(connection, folder, Place(store, name, manifest.generation + 1), old, horizon)
             newest = connection.execute("SELECT max(until_time) FROM incoming").fetchall()[0][0]
-            changed[name] = _like(old, jobs=jobs, steps=steps, as_of=_later(old.as_of, newest))
+            changed[name] = structs.replace(old, jobs=jobs, steps=steps, as_of=_later(old.as_of, newest))
     return changed
 
 
 def noted(cluster: Cluster, source: str, notes: Sequence[str]) -> Cluster:
     """A cluster whose notes of one source are these."""
     others = {name: said for name, said in cluster.notes.items() if name != source}
-    return _like(cluster, notes=others | ({source: tuple(notes)} if notes else {}))
-
-
-def _like(cluster: Cluster, **changes: object) -> Cluster:
-    import msgspec
-
-    return msgspec.structs.replace(cluster, **changes)
+    return structs.replace(cluster, notes=others | ({source: tuple(notes)} if notes else {}))
 
 
 def _later(*moments: datetime | None) -> datetime | None:
@@ -166,12 +164,11 @@ def _notes(connection: DuckDBPyConnection, store: Path, manifest: Manifest) -> I
     """What a reader has to know: runaways, fields and lines that could not be read."""
     clusters = manifest.clusters.values()
     waiting = [store / file.path for cluster in clusters for file in cluster.jobs if not file.part]
+    runaways = 0
     if waiting:
         counted = f"SELECT count(*) FROM {parquet(waiting)} WHERE is_runaway"
-        if runaways := connection.execute(counted).fetchall()[0][0]:
-            yield f"{runaways} attempts run in accounting alone and are left out (runaway)"
-    if odd := sum(file.problems for cluster in clusters for file in cluster.jobs):
-        yield f"{odd} attempts have fields that could not be read or contradict each other: column `problems`"
+        runaways = connection.execute(counted).fetchall()[0][0]
+    yield from notes_on(runaways, sum(file.problems for cluster in clusters for file in cluster.jobs))
     for cluster in clusters:
         for source, notes in sorted(cluster.notes.items()):
             yield from (f"{source}: {note}" for note in notes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmkit.cli.accounting_export import command as export
+from slurmkit.cli.accounting_export import in_store
 from slurmkit.cli.output import Answer, output
 from slurmkit.errors import UsageError
 
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from slurmkit.accounting.windows import Span, Window
 
 COLUMNS = ("cluster", "jobs", "open", "steps", "first", "last", "size", "as_of")
-
-
-def in_store(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option that says where the store is."""
-    return click.option(
-        "--store",
-        "folder",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Its folder; by default $XDG_DATA_HOME/slurmkit/accounting.",
-    )(function)
 
 
 @click.group()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,10 +13,22 @@ from slurmkit.cli.output import note
 from slurmkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurmkit.accounting.prometheus import Family
 
 READABLE = 0o644
 """node exporter runs as another user."""
+
+
+def in_store(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option that says where the store is."""
+    return click.option(
+        "--store",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Its folder; by default $XDG_DATA_HOME/slurmkit/accounting.",
+    )(function)
 
 
 @click.command("export")
@@ -30,12 +42,7 @@ READABLE = 0o644
 @click.option(
     "--window", default="7d", show_default=True, metavar="D", help="How far back records are asked."
 )
-@click.option(
-    "--store",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Its folder; by default $XDG_DATA_HOME/slurmkit/accounting.",
-)
+@in_store
 def command(*, textfile: Path, window: str, folder: Path | None) -> None:
     """Write the state of the cluster where Prometheus' node exporter looks for it.
 

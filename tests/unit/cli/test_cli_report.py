@@ -161,3 +161,12 @@ def test_from_python_a_report_is_a_function(dump: Path) -> None:
     }
     assert accounting.usage(dump, by=["user"], users=["anna"]).shape[0] == 1
     assert callable(accounting.usage)
+
+
+def test_fields_that_cannot_be_read_and_runaways_are_counted_beneath(slurmkit: Slurmkit, dump: Path) -> None:
+    text = dump.read_text().replace("|600|1|n1|", "|6oo|1|n1|", 1)
+    dump.write_text(text + line(9, "anna", begin=0, hours=48, gpus=1, state="RUNNING") + "\n")
+    out = slurmkit("report", "usage", "--source", str(dump), "--by", "none").out
+    assert "note: runaways, which run in accounting alone and are in no sum: 1" in out
+    told = slurmkit("report", "jobs", "--source", str(dump), "--json").out
+    assert any("could not be read" in note for note in json.loads(told)["notes"])
