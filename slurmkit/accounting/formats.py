@@ -67,6 +67,11 @@ def _hours(hours: float) -> str:
     return f"{hours:,.1f}" if hours == 0 or abs(hours) >= 0.1 else f"{hours:.3g}"
 
 
+def hours(seconds: float) -> str:
+    """Seconds in hours, with as many digits as tell something."""
+    return _hours(seconds / 3600)
+
+
 def _duration(seconds: float) -> str:
     if not isfinite(seconds):
         return "unlimited"
@@ -87,7 +92,7 @@ def _memory(size: float) -> str:
 
 WORDS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.0f}",
-    "hours": lambda value: _hours(value / 3600),
+    "hours": hours,
     "memory_hours": lambda value: _hours(value / 3600 / 1024),
     "duration": _duration,
     "share": lambda value: f"{value * 100:.1f} %",

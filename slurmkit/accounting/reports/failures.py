@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurmkit.accounting.ends import FAILED, NODE_DIED, WHO, end_of
+from slurmkit.accounting.formats import hours
 from slurmkit.accounting.frames import frame_of, with_none
 from slurmkit.accounting.moments import END, at_moment
 from slurmkit.accounting.parts import parts
@@ -168,7 +169,7 @@ def _dearest(causes: DataFrame) -> list[str]:
     words = "GPU" if column == "gpu_seconds" else "CPU"
     top = sums.iloc[-1]
     return [
-        f"Dearest: {sums.index[-1]}, {top[column] / 3600:,.1f} {words}-hours in {int(top['failures']):,}"
+        f"Dearest: {sums.index[-1]}, {hours(top[column])} {words}-hours in {int(top['failures']):,}"
         f" attempts, {top['share']:.1%} of all {words}-hours."
     ]
 

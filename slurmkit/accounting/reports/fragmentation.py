@@ -131,13 +131,13 @@ def stands_out(frames: Mapping[str, DataFrame]) -> Sequence[str]:
     for pool in pools[pools["share"] >= NOTABLE].to_dict("records"):
         kind = f" ({pool['gpu_type']})" if pool["gpu_type"] else ""
         said.append(
-            f"{pool['partition']}{kind}: {pool['idle_while_waiting'] / 3600:,.1f} GPU-hours idle while jobs"
+            f"{pool['partition']}{kind}: {hours(pool['idle_while_waiting'])} GPU-hours idle while jobs"
             f" waited for GPUs, {pool['share']:.1%} of all; on average {pool['whole_made']:,.1f} whole nodes"
             f" were free, and idle GPUs for {pool['whole_possible']:,.1f}."
         )
     if lost := int(pools[pools["gpus"] == 0]["asked_seconds"].sum()):
         said.append(
-            f"{lost / 3600:,.1f} GPU-hours of waiting are of jobs whose type of GPU or nodes the records do"
+            f"{hours(lost)} GPU-hours of waiting are of jobs whose type of GPU or nodes the records do"
             " not say: not compared with idle GPUs."
         )
     said.append("A node's GPUs are the most that jobs held there at once: what never ran is not counted.")

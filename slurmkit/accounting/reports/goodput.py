@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from slurmkit.accounting.formats import records
+from slurmkit.accounting.formats import hours, records
 from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import Query, parts, window_of
 from slurmkit.accounting.periods import GROUPED_BY_TIME, periods
@@ -174,7 +174,7 @@ def stands_out(frames: Mapping[str, DataFrame]) -> Sequence[str]:
     worst = max((kind for kind in KINDS if kind != "productive"), key=lambda kind: sums[kind])
     if sums[worst]:
         words = {measure.name: measure.title for measure in MEASURES}[f"{worst}_seconds"]
-        said.append(f"Of the rest most went into: {words}, {sums[worst] / 3600:,.1f} GPU-hours.")
+        said.append(f"Of the rest most went into: {words}, {hours(sums[worst])} GPU-hours.")
     if sums["unknown"]:
         said.append(f"Of {sums['unknown'] / total:.1%} of all GPU-hours nobody knows what they went into.")
     return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slurmkit.accounting.formats import records
+from slurmkit.accounting.formats import hours, records
 from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import WORTH, micro, parts, window_of
 from slurmkit.accounting.periods import GROUPED_BY_TIME, periods
@@ -155,7 +155,7 @@ def stands_out(frames: Mapping[str, DataFrame]) -> Sequence[str]:
     jobs, whole = (sum(row[name] for row in rows) for name in ("jobs", column))
     if not jobs:
         return ["No job ran in this time."]
-    said = [f"{jobs:,} jobs ran and held {whole / 3600:,.1f} {words}."]
+    said = [f"{jobs:,} {'job' if jobs == 1 else 'jobs'} ran and held {hours(whole)} {words}."]
     if not whole or len(rows) < 2:
         return said
     groups = list(frame.columns[: list(frame.columns).index("jobs")])
@@ -168,7 +168,7 @@ def stands_out(frames: Mapping[str, DataFrame]) -> Sequence[str]:
         way = "rose" if row["change"] > 0 else "fell"
         said.append(
             f"{_called(row, groups)}: {way} by {abs(row['change']):,.0%} against the period before,"
-            f" to {row[column] / 3600:,.1f} {words}."
+            f" to {hours(row[column])} {words}."
         )
     return said
 
