@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slurmkit.accounting.formats import hours
 from slurmkit.accounting.report import Chart, Measure, Report, Table
 from slurmkit.accounting.schema import OF_SUMS
 from slurmkit.accounting.timeline import MARGIN, slot_sizes, timeline
