@@ -184,7 +184,7 @@ def test_days_add_up_to_the_pools() -> None:
 
 def test_what_stands_out_are_pools_with_idle_gpus_while_jobs_waited() -> None:
     said = REPORT.stands_out(frames([*FULL, waits(0, 8)]))
-    assert said[0].startswith("train (a100): 0.1 GPU-hours idle while jobs waited for GPUs, 50.0% of all")
+    assert said[0].startswith("train (a100): 0.0889 GPU-hours idle while jobs waited for GPUs, 50.0% of all")
     assert "the most that jobs held there at once" in said[-1]
 
 
