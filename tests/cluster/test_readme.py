@@ -55,6 +55,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
     }
 
     def run(script: str) -> str:
@@ -89,13 +90,18 @@ def test_the_job_for_a_cluster_goes_through_its_commands(
     shell: Callable[[str], str], make_testbed: Callable[[Options], Testbed], tmp_path: Path
 ) -> None:
     testbed = make_testbed(Options(nodes=2, gpus="a100:4", partitions=("train=n[1-2]",)))
-    [job] = blocks("toml")
-    (tmp_path / "job.toml").write_text(job)
+    job, recovery = blocks("toml")
+    (tmp_path / "job.toml").write_text(job + recovery)
     (tmp_path / "train.py").write_text("import os\nprint('rank', os.environ['RANK'])\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / ".venv"], check=True)
     [session] = [text for text in blocks("bash") if "slurmkit submit" in text]
     printed = shell(f"export SLURM_CONF={testbed.conf}\n" + "\n".join(commands(session)))
     assert re.search(r"ddp-tiny-\d{8}-[0-9a-f]{6}: completed", printed)
+    [reports] = [text for text in blocks("bash") if "slurmkit report" in text]
+    dump = "sacct --parsable2 --allusers --starttime=now-1day --format=ALL | gzip > dump.gz"
+    printed = shell(f"export SLURM_CONF={testbed.conf}\n{dump}\n" + "\n".join(commands(reports)))
+    assert "usage by account and user" in printed
+    assert (tmp_path / "failures.html").read_text().startswith("<!DOCTYPE html>")
 
 
 def test_what_pip_installs_has_the_command_and_the_templates(
