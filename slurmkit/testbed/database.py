@@ -6,9 +6,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 from slurmkit.errors import SlurmError
+from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.process import user_name
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from slurmkit.testbed.testbed import Testbed
 
 ACCOUNT = "research"
@@ -50,21 +53,24 @@ def install(testbed: Testbed) -> None:
 def make_accounts(testbed: Testbed) -> None:
     """The cluster, the account `research` and its users, unless slurmdbd has them."""
 
-    def call(*words: str) -> str:
-        done = testbed.command(["sacctmgr", "--immediate", "--quiet", *words], timeout=PATIENCE)
-        # A sacctmgr that outlives an `up` that was killed may add it between our look and our turn.
-        if done.returncode and "already exist" not in done.stdout + done.stderr:
-            raise SlurmError(f"sacctmgr {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+    def sacctmgr(*words: str) -> CompletedProcess[str]:
+        return testbed.command(["sacctmgr", "--immediate", "--quiet", *words], timeout=PATIENCE)
 
-    if (
-        testbed.cluster
-        not in call("--noheader", "--parsable2", "list", "cluster", "format=cluster").splitlines()
-    ):
-        call("add", "cluster", testbed.cluster)
-    rows = call("--noheader", "--parsable2", "list", "associations", "format=account,user").splitlines()
-    if f"{ACCOUNT}|" not in rows:
-        call("add", "account", ACCOUNT, "Description=testbed", "Organization=testbed")
-    missing = [name for name in dict.fromkeys((user_name(), "root")) if f"{ACCOUNT}|{name}" not in rows]
-    if missing:
-        call("add", "user", ",".join(missing), f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")
+    def make(row: str, entity: str, columns: str, *words: str) -> None:
+        def is_there() -> bool:
+            done = sacctmgr("--noheader", "--parsable2", "list", entity, f"format={columns}")
+            return row in done.stdout.splitlines()
+
+        if is_there():
+            return
+        done = sacctmgr("add", *words)
+        # A sacctmgr that outlives an `up` that was killed may add it between our look and our turn.
+        if done.returncode and not wait_for(is_there, 10):
+            raise SlurmError(f"sacctmgr add {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+
+    make(testbed.cluster, "cluster", "cluster", "cluster", testbed.cluster)
+    account = ("account", ACCOUNT, "Description=testbed", "Organization=testbed")
+    make(f"{ACCOUNT}|", "associations", "account,user", *account)
+    for user in dict.fromkeys((user_name(), "root")):
+        association = ("user", user, f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")
+        make(f"{ACCOUNT}|{user}", "associations", "account,user", *association)

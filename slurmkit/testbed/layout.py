@@ -116,6 +116,15 @@ def short_base(root: Path, longest_node: str) -> Path:
     return link
 
 
+def remove_link(base: Path) -> bool:
+    """Remove the link that `short_base` made; False if this is none."""
+    if not (base.is_symlink() and base.parent.name.startswith(LINK_PREFIX)):
+        return False
+    base.unlink()
+    base.parent.rmdir()
+    return True
+
+
 def links_to(root: Path) -> list[Path]:
     """The short links that `short_base` made for `root`, whether it exists or not."""
     links = (holder / "t" for holder in Path(LINKS).glob(f"{LINK_PREFIX}*"))

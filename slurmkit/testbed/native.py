@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import SlurmError, UsageError
 from slurmkit.testbed import cgroup, namespace
 from slurmkit.testbed.daemons import wait_for
-from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, links_to, short_base
+from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, links_to, remove_link, short_base
 from slurmkit.testbed.leftovers import belonging, end_all
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.ports import free_ports, is_free
@@ -41,7 +41,7 @@ def up(options: Options | None = None, root: Path | None = None) -> Testbed:
         SlurmError: a daemon does not come up; the message ends with its log.
     """
     options = options or Options()
-    root = (root or default_root()).absolute()
+    root = (root or default_root()).resolve()
     find_programs(accounting=options.accounting)
     with _locked(root):
         testbed = load(root)
@@ -66,7 +66,7 @@ def down(root: Path | None = None) -> bool:
     Raises:
         SlurmError: something cannot be ended or removed.
     """
-    root = (root or default_root()).absolute()
+    root = (root or default_root()).resolve()
     if not root.exists():
         return _end_forgotten(root)
     with _locked(root):
@@ -96,18 +96,15 @@ def _end_forgotten(root: Path) -> bool:
 
 def _end(testbed: Testbed) -> bool:
     """End the processes, and remove what is not under the root; False if there was nothing."""
-    base, cgroups = testbed.layout.base, cgroup.directories(testbed.cluster)
-    found = bool(belonging(testbed)) or base != testbed.root or any(map(Path.exists, cgroups))
+    found = bool(belonging(testbed)) or any(map(Path.exists, cgroup.directories(testbed.cluster)))
     if not end_all(testbed) or not wait_for(lambda: cgroup.remove(testbed.cluster), 10):
         raise SlurmError("a process of the testbed cannot be ended", where=str(testbed.root))
-    if base != testbed.root:
-        shutil.rmtree(base.parent, ignore_errors=True)
-    return found
+    return remove_link(testbed.layout.base) or found
 
 
 def root_of(name: str | Path) -> Path:
     """The directory of the testbed of this name; a name with a "/" is the directory."""
-    return (Path(name) if os.sep in str(name) else default_root(str(name))).absolute()
+    return (Path(name) if os.sep in str(name) else default_root(str(name))).resolve()
 
 
 def find(name: str | Path) -> Testbed:

@@ -245,6 +245,17 @@ def test_up_may_be_killed_at_any_time(tmp_path: Path, after: float) -> None:
     assert_no_trace(testbed)
 
 
+def test_a_testbed_that_is_taken_down_through_a_link_takes_nothing_with_it(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    testbed = up(Options(nodes=1, accounting=False), place / "t")
+    (place / "beside").touch()
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    assert down(link / "t")
+    assert_no_trace(testbed)
+    assert [entry.name for entry in place.iterdir()] == ["beside"]
+
+
 def test_two_testbeds_do_not_see_each_doomed(testbed: Testbed, doomed: Testbed) -> None:
     job = start_long_job(testbed)
     start_long_job(doomed)
