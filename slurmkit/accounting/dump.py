@@ -17,6 +17,7 @@ from slurmkit.accounting.ledger import Ledger, connect, quoted
 from slurmkit.accounting.periods import local_zone
 from slurmkit.accounting.repair import Line, repair
 from slurmkit.accounting.schema import JOBS
+from slurmkit.accounting.sql_stages import resources_once
 from slurmkit.accounting.typing_sql import typed_jobs, typed_steps
 from slurmkit.errors import UsageError
 
@@ -36,6 +37,8 @@ MOST_BROKEN = 200_000
 HEADER_LINES = 1
 STRIDE = 1 << 20
 """Between the places of two whole lines there is room for that many repaired ones."""
+SAMPLE = 100_000
+"""Lines whose AllocTRES is read before all others."""
 SHOWN = 5
 """Line numbers that a note names."""
 IS_TEXT = "error_type <> 'INVALID ENCODING'"
@@ -142,7 +145,7 @@ class _Load(NamedTuple):
         wanted = {*columns, "state", "is_runaway", "problems"}
         signs = {"is_stranger": self._is_stranger(), "is_cut": self._is_cut()}
         rows = _rows(source, self.header, "store_rejects=true")
-        typed = typed_jobs(rows, fields, zone=self.zone, only=wanted, signs=signs)
+        typed = typed_jobs(rows, fields, zone=self.zone, only=wanted, signs=signs, known=self._known(source))
         self.connection.execute(f"CREATE OR REPLACE TABLE records AS {typed}")
         whole, strangers, is_cut = self.connection.execute(
             "SELECT count(*), count(*) FILTER (is_stranger), bool_or(is_cut) FROM records"
@@ -150,11 +153,21 @@ class _Load(NamedTuple):
         if is_cut:
             raise self._cut(source)
         fixed = _repaired(self.connection, source, self.header, whole, strangers)
-        typed = typed_jobs("repaired", fields, zone=self.zone, only=wanted, signs=signs)
-        self.connection.execute(f"INSERT INTO records {typed}")
+        if fixed.records:
+            typed = typed_jobs("repaired", fields, zone=self.zone, only=wanted, signs=signs)
+            self.connection.execute(f"INSERT INTO records {typed}")
         listed = ", ".join(f'"{column.name}"' for column in JOBS if column.name in wanted)
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW jobs AS SELECT {listed} FROM kept.records")
         return fixed.lost
+
+    def _known(self, source: Source) -> str:
+        """A table of what the first lines have in AllocTRES: the others have little else."""
+        rows = _rows(source, self.header, "ignore_errors=true")
+        made = resources_once(f"(SELECT * FROM {rows} LIMIT {SAMPLE})", self.header.columns)
+        if made is None:
+            return ""
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE known AS {made}")
+        return "known"
 
     def _cut(self, source: Source) -> UsageError:
         rows = _rows(source, self.header, "ignore_errors=true")

@@ -43,22 +43,67 @@ _IN_TRES = {
 
 
 class Texts(NamedTuple):
-    """What a relation of texts has: its fields, by sacct's names in lower case, and the zone of its times."""
+    """What a relation of texts has: its fields, by sacct's names in lower case, and the zone of its times.
+
+    `known` is a table that `resources_once` made, or empty.
+    """
 
     fields: Collection[str]
     zone: tzinfo
+    known: str = ""
 
 
 def stages(rows: str, texts: Texts) -> str:
     """The rows of a relation of texts with all stages' columns."""
-    # Texts of a file lie far apart: one that is searched often is first copied to where its neighbours are.
-    near = [f"{field} || '' AS {field}" for field in _IN_TRES if field in texts.fields]
-    moved = f"(SELECT * REPLACE ({', '.join(near)}) FROM {rows})" if near else rows
-    stage = f"(SELECT *, {_listed(_cut(texts.fields))} FROM {moved})"
-    stage = f"(SELECT *, {_listed(_atoms(texts))} FROM {stage})"
-    for derived in _derived(texts.fields):
-        stage = f"(SELECT *, {_listed(derived)} FROM {stage})"
+    keys = _allocation(texts.fields)
+    if texts.known and keys:
+        found = f"(SELECT *, TRUE AS k_found FROM {texts.known})"
+        stage = f"(SELECT * FROM {rows} LEFT JOIN {found} USING ({', '.join(keys)}))"
+    else:
+        # Texts of a file lie far apart: one that is searched often is first copied to its neighbours.
+        near = [f"{field} || '' AS {field}" for field in _IN_TRES if field in texts.fields]
+        stage = f"(SELECT * REPLACE ({', '.join(near)}) FROM {rows})" if near else rows
+    for made in _made(texts):
+        stage = f"(SELECT *, {_listed(made)} FROM {stage})"
     return stage
+
+
+def resources_once(rows: str, fields: Collection[str]) -> str | None:
+    """A SELECT of what is allocated in some rows, each text of it once; None where the fields tell nothing.
+
+    Millions of jobs ask for some hundred different things: what they are need not be read in each of them.
+    """
+    keys = _allocation(fields)
+    if not keys:
+        return None
+    once = f"(SELECT DISTINCT {', '.join(keys)} FROM {rows})"
+    cut, read = _allocated(fields)
+    stage = f"(SELECT *, {_listed(cut)} FROM {once})"
+    names = ", ".join(f"{name} AS k_{name}" for name in (*cut, *read))
+    return f"SELECT {', '.join(keys)}, {names} FROM (SELECT *, {_listed(read)} FROM {stage})"
+
+
+def _allocation(fields: Collection[str]) -> list[str]:
+    return [name for name in ("alloctres", "allocgres") if name in fields]
+
+
+def _allocated(fields: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What follows from the texts of `_allocation` alone: the cuts, and what is read of them."""
+    atoms = _tres_atoms(fields)
+    names = _IN_TRES["alloctres"].values()
+    cut = {name: text for name, text in _cut(fields).items() if name in names}
+    return cut, {name: atoms[name] for name in (*(f"a{name[1:]}" for name in names), "a_gpu_type")}
+
+
+def _made(texts: Texts) -> Iterator[dict[str, str]]:
+    """The stages' columns, each stage's by name."""
+    stages = [_cut(texts.fields), _atoms(texts)]
+    if texts.known and _allocation(texts.fields):
+        for stage, known in zip(stages, _allocated(texts.fields), strict=True):
+            for name, text in known.items():
+                stage[name] = f"CASE WHEN k_found THEN k_{name} ELSE {text} END"
+    yield from stages
+    yield from _derived(texts.fields)
 
 
 def first(choices: Iterable[tuple[str, str]], fields: Collection[str], otherwise: str = "NULL") -> str:
@@ -129,9 +174,9 @@ def _quoted(name: str) -> str:
 
 def _needed(text: str, texts: Texts) -> set[str]:
     """Names of the stages that an expression stands on."""
-    made = _cut(texts.fields) | _atoms(texts)
-    for derived in _derived(texts.fields):
-        made |= derived
+    made: dict[str, str] = {}
+    for stage in _made(texts):
+        made |= stage
     found: set[str] = set()
     waiting = [text]
     while waiting:
@@ -155,7 +200,7 @@ def _cut(fields: Collection[str]) -> dict[str, str]:
 
 
 def _atoms(texts: Texts) -> dict[str, str]:
-    fields, zone = texts
+    fields, zone = texts.fields, texts.zone
     made: dict[str, str] = {
         f"a_{name}": sql.moment(f'"{name}"', zone)
         for name in ("submit", "eligible", "start", "end")
@@ -200,7 +245,15 @@ def _tres_atoms(fields: Collection[str]) -> dict[str, str]:
         made[f"a_{name}"] = f"coalesce({first(choices, fields)}, {_none_of(field, fields)})"
     shards = _of_types("alloctres", "shard", "x_shard") if "alloctres" in fields else "NULL"
     made["a_shard"] = f"coalesce({shards}, {_none_of('alloctres', fields)})"
+    made["a_gpu_type"] = _gpu_type(fields)
     return made
+
+
+def _gpu_type(fields: Collection[str]) -> str:
+    kind = sql.gres_types("allocgres") if "allocgres" in fields else "''"
+    if "alloctres" in fields:
+        kind = f"CASE WHEN contains(alloctres, 'gres/gpu') THEN {sql.tres_types('alloctres')} ELSE {kind} END"
+    return kind
 
 
 def _none_of(field: str, fields: Collection[str]) -> str:

@@ -63,13 +63,16 @@ def typed_jobs(
     zone: tzinfo = UTC,
     only: Collection[str] | None = None,
     signs: Mapping[str, str] | None = None,
+    known: str = "",
 ) -> str:
     """A SELECT of JOBS, or of its columns that are named in `only`, from the rows of jobs in `raw`.
 
     `raw` is a relation whose columns are sacct's `fields` in lower case, all of them text. Times without an
-    offset are read in `zone`. `signs` are further columns, by name, made of the texts.
+    offset are read in `zone`. `signs` are further columns, by name, made of the texts. `known` is a table
+    that `resources_once` made, whatever rows it has.
     """
-    return _select(JOBS, _job_columns(fields) | dict(signs or {}), _jobs_of(raw), Texts(fields, zone), only)
+    made = _job_columns(fields) | dict(signs or {})
+    return _select(JOBS, made, _jobs_of(raw), Texts(fields, zone, known), only)
 
 
 def typed_steps(
@@ -196,7 +199,7 @@ def _job_columns(fields: Collection[str]) -> dict[str, str]:
         "cpus": _ran(shared["cpus"]),
         "memory": _ran(memory(fields)),
         "gpus": _ran("a_gpu"),
-        "gpu_type": _gpu_type(fields),
+        "gpu_type": "CASE WHEN d_ran AND a_gpu > 0 THEN a_gpu_type END",
         "shards": _ran("a_shard"),
         "billing": _ran("a_billing"),
         "requested_nodes": first([("reqnodes", "a_reqnodes"), ("reqtres", late("reqtres", "node"))], fields),
@@ -213,16 +216,6 @@ def _job_columns(fields: Collection[str]) -> dict[str, str]:
 
 def _limit(fields: Collection[str]) -> str:
     return first([("timelimitraw", "a_timelimitraw"), ("timelimit", "a_timelimit")], fields, "NULL::DOUBLE")
-
-
-def _gpu_type(fields: Collection[str]) -> str:
-    of_tres, of_gres = sql.tres_types("alloctres"), sql.gres_types("allocgres")
-    kind = "''"
-    if "allocgres" in fields:
-        kind = of_gres
-    if "alloctres" in fields:
-        kind = f"CASE WHEN contains(alloctres, 'gres/gpu') THEN {of_tres} ELSE {kind} END"
-    return f"CASE WHEN d_ran AND a_gpu > 0 THEN {kind} END"
 
 
 def _total_cpu(fields: Collection[str]) -> str:

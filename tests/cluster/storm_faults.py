@@ -270,7 +270,10 @@ def cut_save(target: Target) -> str:
 
 
 def is_being_written(pieces: list[Path]) -> bool:
-    return any(time.time() - piece.stat().st_mtime < 1 for piece in pieces)
+    try:
+        return any(time.time() - piece.stat().st_mtime < 1 for piece in pieces)
+    except FileNotFoundError:
+        return False  # it is an old one that is being removed
 
 
 def damage(target: Target) -> str:

@@ -140,8 +140,11 @@ class View:
         return sorted(found, key=step_of)
 
     def pieces(self, checkpoint: Path) -> list[Path]:
-        """The files of a checkpoint, without its manifest."""
-        return sorted(path for path in checkpoint.iterdir() if MANIFEST not in path.name)
+        """The files of a checkpoint, without its manifest; none of one that has been removed by now."""
+        try:
+            return sorted(path for path in checkpoint.iterdir() if MANIFEST not in path.name)
+        except FileNotFoundError:
+            return []
 
 
 def step_of(checkpoint: Path) -> int:
