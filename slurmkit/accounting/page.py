@@ -24,6 +24,8 @@ MOST_BARS = 25
 MOST_SERIES = 7
 """Colours that can be told apart."""
 REST = "all others"
+HEIGHT = 320
+"""Of a chart over time, in pixels."""
 
 SCALES = {
     "hours": 3600.0,
@@ -105,7 +107,11 @@ def figure(table: Table, question: Question, rows: Sequence[Mapping[str, Any]]) 
     if series and len(chart.y) == 1:
         traces = _by_series(chart, series[0], columns, rows)
     else:
-        traces = [_trace(columns[name], chart.x, columns, rows) for name in chart.y]
+        kept = rows if over_time else rows[:MOST_BARS]
+        known = [name for name in chart.y if any(row[name] is not None for row in rows)]
+        traces = [_trace(columns[name], chart.x, kept, rows) for name in known]
+    if not traces:
+        return None
     return _laid_out(traces, columns[chart.y[0]], over_time=over_time, form=chart.form, stacked=bool(series))
 
 
@@ -137,9 +143,9 @@ def _label(value: object) -> str:
 
 
 def _trace(
-    column: Measure, x: str, columns: Mapping[str, Measure], rows: Sequence[Mapping[str, Any]]
+    column: Measure, x: str, kept: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    kept = list(rows) if columns[x].kind == "time" or x in GROUPED_BY_TIME else list(rows)[:MOST_BARS]
+    """The values of a column in the first rows, and one for the others where they have a sum."""
     names = [_label(row[x]) for row in kept]
     values = [_scaled(row[column.name], column) for row in kept]
     rest = [_scaled(row[column.name], column) or 0.0 for row in rows[len(kept) :]]
@@ -182,7 +188,10 @@ def _laid_out(
     value_axis = {"title": {"text": title}, "rangemode": "tozero"}
     if form == "lines":
         data = [{**trace, "type": "scatter", "mode": "lines"} for trace in traces]
-        return {"data": data, "layout": {"yaxis": value_axis, "xaxis": {"automargin": True}}}
+        return {
+            "data": data,
+            "layout": {"yaxis": value_axis, "xaxis": {"automargin": True}, "height": HEIGHT},
+        }
     if over_time:
         data = [{**trace, "type": "bar"} for trace in traces]
         axes = {"yaxis": value_axis, "xaxis": {"type": "category", "automargin": True}}
@@ -196,7 +205,7 @@ def _laid_out(
             "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
         }
     bars = max(len(trace["x"]) for trace in traces)
-    height = 320 if over_time else 110 + 24 * bars * (1 if stacked else len(traces))
+    height = HEIGHT if over_time else 110 + 24 * bars * (1 if stacked else len(traces))
     return {"data": data, "layout": {**axes, "barmode": "stack" if stacked else "group", "height": height}}
 
 

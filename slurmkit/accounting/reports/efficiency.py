@@ -10,7 +10,7 @@ from slurmkit.accounting.formats import records
 from slurmkit.accounting.frames import frame_of
 from slurmkit.accounting.parts import Query, parts
 from slurmkit.accounting.periods import GROUPED_BY_TIME
-from slurmkit.accounting.report import Measure, Report, Table
+from slurmkit.accounting.report import Chart, Measure, Report, Table
 from slurmkit.accounting.used import used_in
 
 if TYPE_CHECKING:
@@ -149,7 +149,13 @@ REPORT = Report(
     name="efficiency",
     summary="What was asked for and not used, and by how much less would have done.",
     tables=(
-        Table("efficiency", "Used, of what was held", MEASURES, build),
+        Table(
+            "efficiency",
+            "Used, of what was held",
+            MEASURES,
+            build,
+            chart=Chart("bars", "", ("gpu_efficiency", "cpu_efficiency", "memory_efficiency")),
+        ),
         Table(
             "worst",
             "Jobs that left most unused",

@@ -134,6 +134,19 @@ def test_bars_of_names_lie_the_largest_first_and_the_rest_is_one_bar() -> None:
     assert len(bars["y"]) == MOST_BARS + 1
 
 
+def test_a_line_has_all_its_points() -> None:
+    days = [f"day {n}" for n in range(MOST_BARS + 5)]
+    frame = pd.DataFrame({"user": days, "gpu_seconds": [3600] * len(days)})
+    drawn = asked(frame, ["user"], Chart("lines", "user", ("gpu_seconds",)))
+    assert drawn
+    assert drawn["data"][0]["x"] == days
+
+
+def test_a_column_that_nobody_knows_is_not_drawn() -> None:
+    frame = pd.DataFrame({"user": ["a"], "gpu_seconds": pd.array([None], "Int64")})
+    assert asked(frame, ["user"], Chart("bars", "user", ("gpu_seconds",))) is None
+
+
 def test_over_time_the_second_group_is_stacked_and_adds_up() -> None:
     frame = pd.DataFrame(
         {
