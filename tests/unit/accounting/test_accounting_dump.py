@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmkit.accounting import dump as module
-from slurmkit.accounting.dump import open_dump
+from slurmkit.accounting.dump import SAMPLE, open_dump
 from slurmkit.accounting.schema import JOBS, STEPS
 from slurmkit.errors import UsageError
 from tests.bench import trace_text
@@ -200,7 +200,11 @@ def test_a_generated_trace_comes_back_with_its_exact_sums(
                 assert ledger.connection.execute(lone).fetchall() == [(0,)]
 
 
-def test_read_once_or_for_every_query_the_records_are_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sample", [1, 50, SAMPLE])
+def test_read_once_or_for_every_query_the_records_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int
+) -> None:
+    monkeypatch.setattr("slurmkit.accounting.dump.SAMPLE", sample)
     path = tmp_path / "dump"
     with path.open("wb") as file:
         trace_text.write(generate(2000, seed=6, days=20), file, odd=0.02)
