@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import SlurmkitError
 from slurmkit.recovery import report
+from slurmkit.recovery.threads import start_aside
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from pathlib import Path
 
@@ -56,9 +57,8 @@ class Lookout:
             self._due = now + self._pause
         is_due = now >= self._due or (self.is_urgent and now >= self._due - self._pause + WHEN_ASKED)
         if self._thread is None and is_due:
-            # A daemon: a file system that hangs does not hold the agent at its end.
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
+            # A file system that hangs does not hold the agent at its end.
+            self._thread = start_aside(self._run)
         return found
 
     def last(self, within: float) -> Look | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +12,7 @@ from slurmkit.launch.files import write_atomically
 from slurmkit.launch.request import number_of
 from slurmkit.recovery import report, resuming, step
 from slurmkit.recovery.limit import KILL_WAIT, end_of_job, kill_wait
+from slurmkit.recovery.threads import start_aside
 from slurmkit.slurm import process
 from slurmkit.slurm.environment import strip
 from slurmkit.spec.units import parse_duration
@@ -145,7 +145,7 @@ class Saving:
             self.lookout.is_urgent = True
         self.setting.note("checkpoint-requested", step=self.number, why=why, seconds_left=round(left, 1))
         report.say(f"every rank is asked for a checkpoint ({why}, {left:.0f} s left)")
-        threading.Thread(target=self._signal, daemon=True).start()
+        start_aside(self._signal)
 
     def _signal(self) -> None:
         """Signal the ranks that catch it, on every node, by a step beside theirs."""

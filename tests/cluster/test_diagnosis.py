@@ -75,7 +75,7 @@ def test_an_exit_code_of_137_and_signal_9_are_told_apart(
 ) -> None:
     (record,) = records(slurm, jobs[how], "FAILED")
     found = diagnose(from_accounting(record))
-    assert found.kind == kind
+    assert found.kind == kind, record
     assert f"the job ended: {sentence}" in found.sentence
     assert diagnose(from_accounting(record, restart_lost=True)).kind == "agent-died"
 

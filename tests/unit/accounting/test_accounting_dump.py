@@ -238,7 +238,7 @@ ANY = st.text(st.characters(codec="utf-8", exclude_characters="\x1e\x1f\r"), max
 RECORDS = st.lists(st.tuples(ANY, ANY, st.sampled_from(["COMPLETED", "FAILED", "TIMEOUT"])), max_size=20)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS)
 def test_what_slurmkit_asks_for_comes_back_whatever_users_write(
     tmp_path: Path, records: list[tuple[str, str, str]]
@@ -262,7 +262,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_siz
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(NAMES, min_size=1, max_size=8))
 def test_names_with_newlines_and_the_delimiter_are_put_together_again(
     tmp_path: Path, names: list[str]

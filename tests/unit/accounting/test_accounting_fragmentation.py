@@ -270,7 +270,7 @@ def asked_at(jobs: list[Job], moment: int) -> int:
 
 
 @given(jobs=some_jobs(), data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_sweep_is_what_counting_every_second_gives_in_any_order(jobs: list[Job], data: Any) -> None:
     often = [used_at(jobs, moment) for moment in range(-50, LENGTH + 60)]
     capacity = {node: max(used[node] for used in often) for node in NODES}

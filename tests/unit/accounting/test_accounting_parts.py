@@ -170,7 +170,7 @@ jobs_of_any_kind = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     jobs_of_any_kind,
     st.lists(st.integers(0, 15 * 86400), min_size=2, max_size=5, unique=True).map(sorted),

@@ -115,7 +115,6 @@ def test_moments(database: DuckDBPyConnection, text: str, zone: tzinfo, right: d
 
 
 @given(st.integers(0, 2**40), st.sampled_from(["", "K", "M", "G", "T"]))
-@settings(deadline=None)
 def test_sizes_are_what_slurms_reader_makes_of_them(number: int, unit: str) -> None:
     text = f"{number}{unit}"
     right = parse_memory(text, unit="M")
@@ -128,7 +127,7 @@ def test_sizes_are_what_slurms_reader_makes_of_them(number: int, unit: str) -> N
 @given(
     st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59), st.booleans()
 )  # fmt: skip
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_durations_are_what_slurms_reader_makes_of_them(
     days: int, hours: int, minutes: int, seconds: int, short: bool
 ) -> None:
@@ -157,7 +156,6 @@ ENTRIES = st.one_of(
 
 
 @given(st.lists(ENTRIES, max_size=8, unique_by=lambda entry: entry[0]))
-@settings(deadline=None)
 def test_tres_is_what_slurms_reader_makes_of_it(entries: list[tuple[str, str]]) -> None:
     text = ",".join(f"{name}={count}" for name, count in entries)
     right = Tres.parse(text)
@@ -181,7 +179,7 @@ def test_tres_is_what_slurms_reader_makes_of_it(entries: list[tuple[str, str]]) 
         st.tuples(st.sampled_from(["gpu", "gpu:a100", "gpu:h100", "shard"]), st.integers(1, 99)), max_size=5
     )
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_gres_lists_are_what_slurms_reader_makes_of_them(entries: list[tuple[str, int]]) -> None:
     text = ",".join(f"{name}:{count}" for name, count in entries)
     with connect(threads=1) as database:

@@ -186,7 +186,7 @@ attempts = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(attempts, max_size=4))
 def test_no_attempt_is_there_twice_and_none_is_lost(
     tmp_path_factory: pytest.TempPathFactory, additions: list[list[Record]]

@@ -207,7 +207,7 @@ GROUPS = (
 )  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(jobs=st.lists(JOB, min_size=1, max_size=12), since=st.sampled_from([None, NOON]))
 def test_groups_add_up_to_the_total_exactly(jobs: list[dict[str, object]], since: datetime | None) -> None:
     until = since + timedelta(days=2) if since else None
@@ -219,7 +219,7 @@ def test_groups_add_up_to_the_total_exactly(jobs: list[dict[str, object]], since
                 assert frame[name].sum() == total[name].sum(), (by, name)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(jobs=st.lists(JOB, min_size=1, max_size=12))
 def test_a_window_and_the_period_before_add_up_to_both_at_once(jobs: list[dict[str, object]]) -> None:
     day, until = timedelta(days=1), NOON + timedelta(days=1)

@@ -122,7 +122,7 @@ def test_only_starts_in_the_window_count_and_each_in_one_of_two_windows() -> Non
 
 
 @given(waits=st.lists(st.integers(0, 40_000), min_size=1, max_size=40), data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_quantiles_are_waits_by_rank_whatever_the_order_of_records(waits: list[int], data: Any) -> None:
     row = whole([waited(wait) for wait in data.draw(st.permutations(waits))])
     ranked = sorted(waits)

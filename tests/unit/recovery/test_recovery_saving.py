@@ -39,15 +39,11 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was run on the nodes to signal the ranks."""
     calls: list[str] = []
 
-    class Now:
-        def __init__(self, target: Any, **_: object) -> None:
-            self.start = target
-
     def run(argv: list[str], **_: object) -> Any:
         calls.append(argv[-1])
         return SimpleNamespace(is_ok=True)
 
-    monkeypatch.setattr(module, "threading", SimpleNamespace(Thread=Now))
+    monkeypatch.setattr(module, "start_aside", lambda work: work())
     monkeypatch.setattr("slurmkit.slurm.process.run", run)
     return calls
 

@@ -200,7 +200,7 @@ _LINES = sorted({line for path in SCRIPTS for line in path.read_bytes().decode()
 
 
 @given(st.lists(st.sampled_from(_LINES) | st.text(max_size=20), max_size=30))
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200)
 def test_whatever_the_script_its_job_file_is_sound(lines: list[str]) -> None:
     made = import_script("\n".join(["#!/bin/bash", *lines]), file_name="x")
     tables = tomllib.loads(to_toml(made, file_name="x"))

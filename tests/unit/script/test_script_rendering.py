@@ -106,7 +106,7 @@ def specs(draw: st.DrawFn) -> JobSpec:
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(specs(), min_size=6, max_size=6))
 def test_whatever_a_job_says_its_scripts_are_sound_and_shellcheck_is_content(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[JobSpec]
@@ -152,7 +152,7 @@ def run_plain(spec: JobSpec, stubs: Path) -> list[str]:
     return caught.read_bytes().decode().split("\0")[:-1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(TEXTS, min_size=1, max_size=5), st.lists(LINES, max_size=3))
 def test_trap_126_bash_hands_on_every_argument_as_it_is(
     stubs: Path, command: list[str], options: list[str]
