@@ -128,12 +128,13 @@ def kill_agent(target: Target) -> str:
 
 
 def wait_until_saved(target: Target) -> None:
-    """Wait until slurmctld has written down that the job runs.
+    """Wait until slurmctld has written down that the job runs, and its step.
 
-    Killed before, it would launch the job once more, on a node that has it already, and drain that node.
+    Killed before, it would launch the job once more, on a node that has it already, and drain that node; of a
+    step that it has forgotten it says that there is no such job.
     """
     saved = target.testbed.layout.base / "state" / "job_state"
-    started = target.view.events("attempt-started")[-1]["time"]
+    started = max(mark.at for mark in target.view.marks() if mark.is_start)
     until(lambda: saved.exists() and saved.stat().st_mtime > started, "slurmctld has saved its state")
 
 
