@@ -131,7 +131,7 @@ def wait_until_saved(target: Target) -> None:
     """Wait until slurmctld has written down that the job runs, and its step.
 
     Killed before, it would launch the job once more, on a node that has it already, and drain that node; of a
-    step that it has forgotten it says that there is no such job. A new step alone is no reason for it to write.
+    step that it has forgotten it says that there is no such job. For a new step alone it does not write.
     """
     saved = target.testbed.layout.base / "state" / "job_state"
     now = time.time()
