@@ -45,7 +45,7 @@ _IN_TRES = {
 class Texts(NamedTuple):
     """What a relation of texts has: its fields, by sacct's names in lower case, and the zone of its times.
 
-    `known` is a table that `resources_once` made, or empty.
+    `known` is a table that `resources_once` made of these fields, or empty.
     """
 
     fields: Collection[str]
@@ -55,14 +55,13 @@ class Texts(NamedTuple):
 
 def stages(rows: str, texts: Texts) -> str:
     """The rows of a relation of texts with all stages' columns."""
-    keys = _allocation(texts.fields)
-    if texts.known and keys:
+    keys = _allocation(texts.fields) if texts.known else []
+    # Texts of a file lie far apart: one that is searched often is first copied to where its neighbours are.
+    near = [f"{name} || '' AS {name}" for name in _IN_TRES if name in texts.fields and name not in keys]
+    stage = f"(SELECT * REPLACE ({', '.join(near)}) FROM {rows})" if near else rows
+    if keys:
         found = f"(SELECT *, TRUE AS k_found FROM {texts.known})"
-        stage = f"(SELECT * FROM {rows} LEFT JOIN {found} USING ({', '.join(keys)}))"
-    else:
-        # Texts of a file lie far apart: one that is searched often is first copied to its neighbours.
-        near = [f"{field} || '' AS {field}" for field in _IN_TRES if field in texts.fields]
-        stage = f"(SELECT * REPLACE ({', '.join(near)}) FROM {rows})" if near else rows
+        stage = f"(SELECT * FROM {stage} LEFT JOIN {found} USING ({', '.join(keys)}))"
     for made in _made(texts):
         stage = f"(SELECT *, {_listed(made)} FROM {stage})"
     return stage
@@ -98,7 +97,7 @@ def _allocated(fields: Collection[str]) -> tuple[dict[str, str], dict[str, str]]
 def _made(texts: Texts) -> Iterator[dict[str, str]]:
     """The stages' columns, each stage's by name."""
     stages = [_cut(texts.fields), _atoms(texts)]
-    if texts.known and _allocation(texts.fields):
+    if texts.known:
         for stage, known in zip(stages, _allocated(texts.fields), strict=True):
             for name, text in known.items():
                 stage[name] = f"CASE WHEN k_found THEN k_{name} ELSE {text} END"
