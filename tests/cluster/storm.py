@@ -266,7 +266,11 @@ class Storm:
             found = self.view.events("diagnosed", since=since)
             return [event["sentence"] for event in found if event["kind"] in fault.explained_by]
 
-        until(told, f"a diagnosis of {sorted(fault.explained_by)}", 30)
+        try:
+            until(told, f"a diagnosis of {sorted(fault.explained_by)}", 30)
+        except AssertionError:
+            self._say("\n".join(map(str, self.view.events(since=since))))
+            raise
         for path, at in self.target.spoilt.items():
             if at > since:
                 refused = [
