@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurmkit.launch.files import write_atomically
 from slurmkit.templating import environment
@@ -45,17 +45,11 @@ def write_configuration(testbed: Testbed) -> None:
     """Write slurm.conf and all that stands beside it; a key of munge that exists stays."""
     layout, options = testbed.layout, testbed.options
     values = {
-        "base": layout.base,
+        **shape(testbed),
         "cgroup": testbed.cgroup,
-        "cluster": testbed.cluster,
         "cores": options.cpus <= (os.cpu_count() or 1),
-        "gpu_types": list(options.gpus_by_type()),
         "host": os.uname().nodename.partition(".")[0],
-        "leaves": switches(options),
         "named": testbed.named,
-        "nodes": node_lines(layout, options),
-        "options": options,
-        "partitions": partition_lines(options),
         "ports": testbed.ports,
         "user": user_name(),
     }
@@ -76,6 +70,20 @@ def write_configuration(testbed: Testbed) -> None:
         write_atomically(layout.conf.with_name(name), text.encode(), mode)
     if not layout.munge_key.exists():
         write_atomically(layout.munge_key, secrets.token_bytes(128), 0o600)
+
+
+def shape(testbed: Testbed) -> dict[str, Any]:
+    """What every kind of testbed's templates are given: its place, name, nodes and partitions."""
+    layout, options = testbed.layout, testbed.options
+    return {
+        "base": layout.base,
+        "cluster": testbed.cluster,
+        "gpu_types": list(options.gpus_by_type()),
+        "leaves": switches(options),
+        "nodes": node_lines(layout, options),
+        "options": options,
+        "partitions": partition_lines(options),
+    }
 
 
 def with_lines(text: str, lines: tuple[str, ...]) -> str:

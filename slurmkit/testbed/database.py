@@ -10,6 +10,7 @@ from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.process import user_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from subprocess import CompletedProcess
 
     from slurmkit.testbed.testbed import Testbed
@@ -50,8 +51,9 @@ def install(testbed: Testbed) -> None:
     layout.database_complete.touch()
 
 
-def make_accounts(testbed: Testbed) -> None:
-    """The cluster, the account `research` and its users, unless slurmdbd has them."""
+def make_accounts(testbed: Testbed, members: Mapping[str, Sequence[str]] | None = None) -> None:
+    """The cluster, and each account with its users, unless slurmdbd has them; `research` without `members`."""
+    members = members or {ACCOUNT: list(dict.fromkeys((user_name(), "root")))}
 
     def sacctmgr(*words: str) -> CompletedProcess[str]:
         return testbed.command(["sacctmgr", "--immediate", "--quiet", *words], timeout=PATIENCE)
@@ -69,8 +71,9 @@ def make_accounts(testbed: Testbed) -> None:
             raise SlurmError(f"sacctmgr add {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
 
     make(testbed.cluster, "cluster", "cluster", "cluster", testbed.cluster)
-    account = ("account", ACCOUNT, "Description=testbed", "Organization=testbed")
-    make(f"{ACCOUNT}|", "associations", "account,user", *account)
-    for user in dict.fromkeys((user_name(), "root")):
-        association = ("user", user, f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")
-        make(f"{ACCOUNT}|{user}", "associations", "account,user", *association)
+    for account, users in members.items():
+        words = ("account", account, "Description=testbed", "Organization=testbed")
+        make(f"{account}|", "associations", "account,user", *words)
+        for user in users:
+            association = ("user", user, f"Account={account}", f"DefaultAccount={account}")
+            make(f"{account}|{user}", "associations", "account,user", *association)

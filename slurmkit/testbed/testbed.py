@@ -29,7 +29,8 @@ SERVING = 60.0
 class Testbed:
     """One testbed. Its daemons are named "munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1" ...
 
-    `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs.
+    `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs, `elsewhere`
+    whether the daemons run in other containers, out of reach: only commands are run here then.
     """
 
     __test__ = False  # pytest: not a class of tests
@@ -41,6 +42,7 @@ class Testbed:
     ports: Mapping[str, int]
     cgroup: bool
     named: bool
+    elsewhere: bool = False
 
     @property
     def conf(self) -> Path:
@@ -59,6 +61,8 @@ class Testbed:
 
     def daemons(self) -> dict[str, Daemon]:
         """The daemons by name, in the order in which they are started."""
+        if self.elsewhere:
+            return {}
         return plan(self, find_programs(accounting=self.options.accounting))
 
     def daemon(self, name: str) -> Daemon:
@@ -126,6 +130,7 @@ class Testbed:
             "ports": dict(self.ports),
             "cgroup": self.cgroup,
             "named": self.named,
+            "elsewhere": self.elsewhere,
         }
         write_atomically(self.root / STATE_FILE, json.dumps(state, indent=1).encode())
 
@@ -144,6 +149,7 @@ def load(root: Path) -> Testbed | None:
         ports=state["ports"],
         cgroup=state["cgroup"],
         named=state.get("named", False),
+        elsewhere=state.get("elsewhere", False),
     )
 
 
