@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import SlurmError, UsageError
 from slurmkit.launch.files import write_atomically
 from slurmkit.templating import environment
+from slurmkit.testbed import warden
 from slurmkit.testbed.configuration import shape, with_lines
 from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.database import PATIENCE, SCHEMA, make_accounts
@@ -32,13 +34,17 @@ SHARED = Path("/shared")
 PASSWORD = Path("/secrets/database.password")
 PLUGINS = Path("/usr/lib")
 PREFIX = "c"
+NAMES_PATIENCE = 20.0
 MEMBERS = {"research": ["root", "alice"], "teaching": ["bob"]}
 """The accounts, each with its users."""
 
 
 def main() -> None:
-    """Do the step that is named on the command line."""
-    steps = {"prepare": prepare, "slurmdbd": write_slurmdbd, "accounts": add_accounts}
+    """Do the step that the command line names; `run NAME USER COMMAND...` is a daemon, to its end."""
+    if sys.argv[1] == "run":
+        name, user, *argv = sys.argv[2:]
+        sys.exit(warden.run(ROOT, name, argv, user))
+    steps = {"prepare": prepare, "slurmdbd": write_slurmdbd, "accounts": add_accounts, "names": await_names}
     steps[sys.argv[1]]()
 
 
@@ -133,6 +139,22 @@ def add_accounts() -> None:
     if not wait_for(lambda: testbed.command(question).returncode == 0, PATIENCE, 0.2):
         raise SlurmError(f"slurmdbd does not answer: {testbed.command(question).stderr.strip()}")
     make_accounts(testbed, MEMBERS)
+
+
+def await_names() -> None:
+    """Wait until every node has an address: slurmctld would spend ten seconds on each that has none.
+
+    One whose container is gone for good is not waited for long: slurmctld finds it missing, and says so.
+    """
+    wait_for(lambda: all(map(_has_address, _prepared().nodes)), NAMES_PATIENCE, 0.2)
+
+
+def _has_address(node: str) -> bool:
+    try:
+        socket.getaddrinfo(node, None)
+    except socket.gaierror:
+        return False
+    return True
 
 
 if __name__ == "__main__":

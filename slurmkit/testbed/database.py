@@ -52,7 +52,7 @@ def install(testbed: Testbed) -> None:
 
 
 def make_accounts(testbed: Testbed, members: Mapping[str, Sequence[str]] | None = None) -> None:
-    """The cluster, and each account with its users, unless slurmdbd has them; `research` without `members`."""
+    """The cluster and each account with its users, unless slurmdbd has them; `research` without `members`."""
     members = members or {ACCOUNT: list(dict.fromkeys((user_name(), "root")))}
 
     def sacctmgr(*words: str) -> CompletedProcess[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +98,12 @@ def default_root(name: str = "default") -> Path:
     """Where the testbed of this name lives: under $XDG_STATE_HOME."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "slurmkit" / "testbeds" / name
+
+
+def cluster_name(root: Path) -> str:
+    """The name of a testbed's cluster: told by its place, and no other testbed's on this machine."""
+    word = re.sub(r"[^a-z0-9]", "", root.name.lower())[:20] or "testbed"
+    return f"{word}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:6]}"
 
 
 def short_base(root: Path, longest_node: str) -> Path:

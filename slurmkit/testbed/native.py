@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,15 @@ from typing import TYPE_CHECKING
 from slurmkit.errors import SlurmError, UsageError
 from slurmkit.testbed import cgroup, namespace
 from slurmkit.testbed.daemons import wait_for
-from slurmkit.testbed.layout import STATE_FILE, Layout, default_root, links_to, remove_link, short_base
+from slurmkit.testbed.layout import (
+    STATE_FILE,
+    Layout,
+    cluster_name,
+    default_root,
+    links_to,
+    remove_link,
+    short_base,
+)
 from slurmkit.testbed.leftovers import belonging, end_all
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.ports import free_ports, is_free
@@ -140,9 +146,7 @@ def _new(options: Options, root: Path) -> Testbed:
 
 def _shape(options: Options, root: Path, base: Path) -> Testbed:
     """A testbed as far as its place and its options say."""
-    word = re.sub(r"[^a-z0-9]", "", root.name.lower())[:20] or "testbed"
-    cluster = f"{word}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:6]}"
-    return Testbed(root, Layout(base), options, cluster, ports={}, cgroup=False, named=False)
+    return Testbed(root, Layout(base), options, cluster_name(root), ports={}, cgroup=False, named=False)
 
 
 def _bring_up(testbed: Testbed) -> Testbed:

@@ -6,7 +6,7 @@ Every pytest run where slurmkit is installed loads it: it imports nothing of slu
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from slurmkit.testbed.compose import ComposeTestbed
     from slurmkit.testbed.options import Options
     from slurmkit.testbed.testbed import Testbed
 
@@ -29,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--slurm-gpus", default="a100:8", metavar="TYPE:COUNT", help="GPUs per node of slurm_testbed"
+    )
+    group.addoption(
+        "--slurm-docker", metavar="VERSION", help="slurm_testbed in containers: Slurm 22.05, 24.11 or 26.05"
     )
 
 
@@ -57,28 +61,61 @@ def make_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 
 @pytest.fixture(scope="session")
-def slurm_testbed(request: pytest.FixtureRequest, make_testbed: Callable[[Options], Testbed]) -> Testbed:
+def make_docker_testbed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., ComposeTestbed]]:
+    """As `make_testbed`, of containers: takes what `slurmkit.testbed.compose.up` does, without the root."""
+    from contextlib import ExitStack
+
+    from slurmkit.testbed.compose import down, up
+    from slurmkit.testbed.process import identify, write_record
+
+    _take_down_abandoned(tmp_path_factory.getbasetemp().parent)
+    with ExitStack() as taken_down:
+
+        def make(options: Options, **choices: Any) -> ComposeTestbed:  # noqa: ANN401 - handed on
+            directory = tmp_path_factory.mktemp("testbed")
+            if session := identify(os.getpid()):
+                write_record(directory / OWNER, session)
+            taken_down.callback(down, directory / "t")
+            return up(options, directory / "t", **choices)
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def slurm_testbed(request: pytest.FixtureRequest) -> Testbed | ComposeTestbed:
     """A real Slurm cluster for the session: 4 nodes with 8 GPUs each, unless the command line says otherwise.
 
     $SLURMKIT_TESTBED names one to use instead (a name or its directory); it is not taken down.
     """
     from slurmkit.testbed import native
+    from slurmkit.testbed.compose import ComposeTestbed
     from slurmkit.testbed.options import Options
 
     if name := os.environ.get(REUSE):
+        if containers := compose.load(native.root_of(name)):
+            return containers
         testbed = native.find(name)
-        return native.up(testbed.options, testbed.root)
+        return testbed if testbed.elsewhere else native.up(testbed.options, testbed.root)
     option = request.config.getoption
-    return make_testbed(Options(nodes=option("--slurm-nodes"), gpus=option("--slurm-gpus")))
+    options = Options(nodes=option("--slurm-nodes"), gpus=option("--slurm-gpus"))
+    if version := option("--slurm-docker"):
+        made: ComposeTestbed = request.getfixturevalue("make_docker_testbed")(options, slurm=version)
+        return made
+    native_one: Testbed = request.getfixturevalue("make_testbed")(options)
+    return native_one
 
 
 def _take_down_abandoned(temporary: Path) -> None:
     """Take down the testbeds of sessions that were killed before they could."""
-    from slurmkit.testbed.native import down
+    from slurmkit.testbed import compose, native
     from slurmkit.testbed.process import read_record
 
     for owner in temporary.glob(f"pytest-*/testbed*/{OWNER}"):
         # pytest's testbedcurrent is a link to the last of them.
         if not owner.parent.is_symlink() and read_record(owner) is None:
-            down(owner.with_name("t"))
+            root = owner.with_name("t")
+            if not compose.down(root):
+                native.down(root)
             owner.unlink()

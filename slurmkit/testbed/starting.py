@@ -11,6 +11,7 @@ from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.leftovers import end_strays
 
 if TYPE_CHECKING:
+    from slurmkit.testbed.compose import ComposeTestbed
     from slurmkit.testbed.testbed import Testbed
 
 PATIENCE = 120.0
@@ -65,7 +66,7 @@ def answers(testbed: Testbed) -> bool:
         return False
 
 
-def node_states(testbed: Testbed) -> dict[str, str]:
+def node_states(testbed: Testbed | ComposeTestbed) -> dict[str, str]:
     """The state of each node as sinfo has it; empty where the controller does not answer."""
     answer = testbed.command(["sinfo", "--noheader", "--Node", "--format=%N %T"]).stdout
     return dict(words for line in answer.splitlines() if len(words := line.split()) == 2)

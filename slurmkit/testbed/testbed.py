@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
+from slurmkit.testbed import warden
 from slurmkit.testbed.layout import STATE_FILE, Layout
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.plan import plan
@@ -30,7 +31,7 @@ class Testbed:
     """One testbed. Its daemons are named "munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1" ...
 
     `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs, `elsewhere`
-    whether the daemons run in other containers, out of reach: only commands are run here then.
+    whether this is one container of many: commands run here, and the daemons, without pids, in the others.
     """
 
     __test__ = False  # pytest: not a class of tests
@@ -87,16 +88,25 @@ class Testbed:
 
     def start(self, name: str) -> None:
         """Start the daemon unless it runs, and wait until it listens."""
+        if self.elsewhere:
+            warden.ask(self.root, name, "start")
+            return
         daemon = self.daemon(name)
         daemon.start()
         daemon.wait_until_serving(SERVING)
 
     def stop(self, name: str) -> None:
         """End the daemon in its orderly way and wait until it has ended."""
+        if self.elsewhere:
+            warden.ask(self.root, name, "stop")
+            return
         self.daemon(name).stop()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to the daemon; after SIGKILL, wait until it is gone."""
+        if self.elsewhere:
+            warden.ask(self.root, name, str(int(number)))
+            return
         process = self.daemon(name).process()
         if process and process.kill(number) and number == signal.SIGKILL:
             process.wait(SERVING)
