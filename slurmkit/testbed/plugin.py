@@ -89,8 +89,7 @@ def slurm_testbed(request: pytest.FixtureRequest) -> Testbed | ComposeTestbed:
 
     $SLURMKIT_TESTBED names one to use instead (a name or its directory); it is not taken down.
     """
-    from slurmkit.testbed import native
-    from slurmkit.testbed.compose import ComposeTestbed
+    from slurmkit.testbed import compose, native
     from slurmkit.testbed.options import Options
 
     if name := os.environ.get(REUSE):

@@ -30,8 +30,8 @@ SERVING = 60.0
 class Testbed:
     """One testbed. Its daemons are named "munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1" ...
 
-    `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs, `elsewhere`
-    whether this is one container of many: commands run here, and the daemons, without pids, in the others.
+    `cgroup` tells whether jobs are held in cgroups, `named` whether node names resolve inside jobs,
+    `elsewhere` whether this is one container of many: the daemons, without pids here, run in the others.
     """
 
     __test__ = False  # pytest: not a class of tests
