@@ -32,6 +32,11 @@ test-frameworks: requirements frameworks  ## the ranks of PyTorch, Lightning and
 frameworks:  ## .venv-frameworks: slurmkit with PyTorch, Lightning and JAX
 	@bash .ci/frameworks
 
+.PHONY: test-docker
+test-docker: requirements  ## real hosts and networks, and the cluster suite on another Slurm, in containers: SLURM=24.11
+	@bash docker/engine
+	$(BIN)/python -m pytest -m docker --timeout 3600 --slurm-docker $(or $(SLURM),24.11) tests/docker $(PYTEST)
+
 .PHONY: test-long
 test-long: requirements  ## the long kill tests and storms, on the real cluster
 	$(BIN)/python -m pytest -m long --timeout 3600 $(PYTEST)
@@ -46,7 +51,8 @@ lint: requirements  ## style, layers, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/shellcheck .ci/run .ci/requirements .ci/frameworks examples/demo
+	$(BIN)/shellcheck .ci/run .ci/requirements .ci/frameworks .ci/docker examples/demo docker/entrypoint \
+	  docker/database docker/base-image docker/pip-install docker/engine
 
 .PHONY: types
 types: requirements  ## mypy --strict on code and tests

@@ -133,9 +133,13 @@ class ComposeTestbed:
         self._engine("network", "disconnect", f"{self.cluster}_cluster", self._container(name))
 
     def connect(self, name: str) -> None:
-        """Put the service back on the cluster's network, under its name."""
+        """Put the service back on the cluster's network, under its name.
+
+        It may have another address then, which slurmctld has to be told to look up.
+        """
         network = f"{self.cluster}_cluster"
         self._engine("network", "connect", "--alias", name, network, self._container(name))
+        _insist(self.command(["scontrol", "reconfigure"]), "scontrol reconfigure")
 
     def save(self) -> None:
         """Write down what `load` reads, and the nodes for compose."""

@@ -1,0 +1,31 @@
+"""What happens to hosts and networks, for as long as a `with` block lasts."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurmkit.testbed.compose import ComposeTestbed
+
+
+@contextmanager
+def vanished(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
+    """Nodes that stand still: nothing on them answers, and no connection is closed."""
+    with ExitStack() as undone:
+        for node in nodes:
+            cluster.pause(node)
+            undone.callback(cluster.unpause, node)
+        yield
+
+
+@contextmanager
+def cut_off(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
+    """Nodes whose network is gone, while all that runs on them goes on."""
+    with ExitStack() as undone:
+        for node in nodes:
+            cluster.disconnect(node)
+            undone.callback(cluster.connect, node)
+        yield
