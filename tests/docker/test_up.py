@@ -23,10 +23,11 @@ def get(path, token):
     headers = {"X-SLURM-USER-NAME": "alice", "X-SLURM-USER-TOKEN": token}
     return urllib.request.urlopen(urllib.request.Request("http://slurmrestd:6820" + path, headers=headers))
 paths = json.load(get("/openapi/v3", token))["paths"]
-ping = sorted(path for path in paths if path.startswith("/slurm/") and path.rstrip("/").endswith("/ping"))[-1]
-print(get(ping, token).status)
+# Not /ping, which does not look at the token.
+jobs = sorted(path for path in paths if path.startswith("/slurm/") and path.rstrip("/").endswith("/jobs"))[-1]
+print(get(jobs, token).status)
 try:
-    print(get(ping, token[:-2] + "xx").status)
+    print(get(jobs, token[:-9] + "x" * 9).status)
 except urllib.error.HTTPError as error:
     print("refused" if error.code >= 400 else error.code)
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,6 +79,11 @@ def training(*lines: str, steps: int = 400) -> str:
             *("[resources]", "nodes = 2", "ntasks_per_node = 1", 'mem = "100M"', 'time = "20m"'),
             *lines,
             *("[progress]", f"total = {steps}"),
-            *("[checkpoint]", 'path = "checkpoints"', 'resume = ["--resume", "{checkpoint}"]', ""),
+            *(
+                "[checkpoint]",
+                f'path = "checkpoints-{secrets.token_hex(4)}"',
+                'resume = ["--resume", "{checkpoint}"]',
+                "",
+            ),
         ]
     )
