@@ -56,7 +56,8 @@ def test_runs_go_on_in_the_half_that_slurmctld_still_sees(cluster: ComposeTestbe
     here, there = cluster.nodes[:2], cluster.nodes[2:]
     stays = alice.submit(training(f'nodelist = "{",".join(here)}"', steps=1200))
     assert is_training(alice, stays) == list(here)
-    lost = alice.run("sbatch", "--parsable", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 1000").strip()
+    words = ("--nodelist", ",".join(there), "--output=/dev/null", "--wrap=srun sleep 1000")
+    lost = alice.run("sbatch", "--parsable", *words).strip()
     until(lambda: alice.nodes(lost) == list(there), "the other job runs on the other half")
     with cut_off(cluster, *there):
         until(lambda: all("down" in node_states(cluster)[node] for node in there), "given up", NOTICED)
