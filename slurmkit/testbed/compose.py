@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import MissingRequirement, SlurmError, Unreachable, UsageError
 from slurmkit.launch.files import write_atomically
+from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.layout import cluster_name
 from slurmkit.testbed.options import Options
 
@@ -128,18 +129,22 @@ class ComposeTestbed:
         """Let a service go on that was paused."""
         self._do("unpause", self._known(name))
 
-    def disconnect(self, name: str) -> None:
-        """Take the service off the cluster's network."""
-        self._engine("network", "disconnect", f"{self.cluster}_cluster", self._container(name))
+    def disconnect(self, *names: str) -> None:
+        """Take services off the cluster's network; their names do not resolve then."""
+        for name in names:
+            self._engine("network", "disconnect", f"{self.cluster}_cluster", self._container(name))
 
-    def connect(self, name: str) -> None:
-        """Put the service back on the cluster's network, under its name.
+    def connect(self, *names: str) -> None:
+        """Put services back on the cluster's network, under their names.
 
-        It may have another address then, which slurmctld has to be told to look up.
+        They may have other addresses then, which slurmctld is told to look up.
         """
         network = f"{self.cluster}_cluster"
-        self._engine("network", "connect", "--alias", name, network, self._container(name))
-        _insist(self.command(["scontrol", "reconfigure"]), "scontrol reconfigure")
+        for name in names:
+            self._engine("network", "connect", "--alias", name, network, self._container(name))
+        # A slurmctld that is at nodes that were away is slow to answer.
+        if not wait_for(lambda: self.command(["scontrol", "reconfigure"]).returncode == 0, 120, 1):
+            raise SlurmError("slurmctld does not take its nodes' addresses anew (scontrol reconfigure)")
 
     def save(self) -> None:
         """Write down what `load` reads, and the nodes for compose."""

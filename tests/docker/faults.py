@@ -24,8 +24,8 @@ def vanished(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
 @contextmanager
 def cut_off(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
     """Nodes whose network is gone, while all that runs on them goes on."""
-    with ExitStack() as undone:
-        for node in nodes:
-            cluster.disconnect(node)
-            undone.callback(cluster.connect, node)
+    cluster.disconnect(*nodes)
+    try:
         yield
+    finally:
+        cluster.connect(*nodes)

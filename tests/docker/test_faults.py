@@ -25,6 +25,16 @@ def job_of(user: User, run: str) -> str:
     return job
 
 
+def is_down(cluster: ComposeTestbed, node: str) -> bool:
+    """Whether Slurm says so; False where it says nothing in time."""
+    return node_states(cluster).get(node, "").startswith("down")
+
+
+def is_up(cluster: ComposeTestbed, node: str) -> bool:
+    state = node_states(cluster).get(node, "*")
+    return not state.startswith("down") and not state.endswith("*")
+
+
 def is_training(user: User, run: str) -> list[str]:
     """The nodes of a run that has saved."""
     until(lambda: user.events(run, "checkpoint-complete"), "a checkpoint is complete")
@@ -39,7 +49,7 @@ def test_a_run_goes_on_elsewhere_when_a_node_vanishes_without_a_word(
     run = alice.submit(training())
     nodes = is_training(alice, run)
     with vanished(cluster, nodes[position]):
-        until(lambda: "down" in node_states(cluster)[nodes[position]], "Slurm gives the node up", NOTICED)
+        until(lambda: is_down(cluster, nodes[position]), "Slurm gives the node up", NOTICED)
         until(lambda: len(alice.events(run, "attempt-started")) > 1, "the run starts again", NOTICED)
         assert nodes[position] not in alice.nodes(job_of(alice, run))
         until(lambda: alice.state(run) == "completed", "the run completes", 180)
@@ -60,8 +70,8 @@ def test_runs_go_on_in_the_half_that_slurmctld_still_sees(cluster: ComposeTestbe
     lost = alice.run("sbatch", "--parsable", *words).strip()
     until(lambda: alice.nodes(lost) == list(there), "the other job runs on the other half")
     with cut_off(cluster, *there):
-        until(lambda: all("down" in node_states(cluster)[node] for node in there), "given up", NOTICED)
+        until(lambda: all(is_down(cluster, node) for node in there), "given up", NOTICED)
         assert len(alice.events(stays, "attempt-started")) == 1
         assert alice.nodes(job_of(alice, stays)) == list(here)
         assert alice.nodes(lost) == []
-    until(lambda: all("down" not in node_states(cluster)[node] for node in there), "they come back", NOTICED)
+    until(lambda: all(is_up(cluster, node) for node in there), "they come back", NOTICED)
