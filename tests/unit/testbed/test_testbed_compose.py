@@ -15,12 +15,12 @@ from slurmkit.testbed.options import Options
 CHECKOUT = Path(__file__).parents[3]
 
 
-def testbed(root: Path, options: Options, mounts: tuple[str, ...] = ()) -> ComposeTestbed:
+def containers(root: Path, options: Options, mounts: tuple[str, ...] = ()) -> ComposeTestbed:
     return ComposeTestbed(root, options, "24.11", CHECKOUT / "docker", mounts=mounts)
 
 
 def test_the_nodes_that_are_wanted_take_the_place_of_those_of_compose_yaml(tmp_path: Path) -> None:
-    services = override(testbed(tmp_path, Options(nodes=2)))["services"]
+    services = override(containers(tmp_path, Options(nodes=2)))["services"]
     extends = {"file": str(CHECKOUT / "docker" / "compose.yaml"), "service": "c1"}
     assert services["n2"] == {"extends": extends, "hostname": "n2"}
     assert {name for name, service in services.items() if service.get("profiles") == ["absent"]} == {
@@ -32,23 +32,23 @@ def test_the_nodes_that_are_wanted_take_the_place_of_those_of_compose_yaml(tmp_p
 
 
 def test_a_node_that_compose_yaml_has_is_its_own(tmp_path: Path) -> None:
-    services = override(testbed(tmp_path, Options(nodes=5, prefix="c")))["services"]
+    services = override(containers(tmp_path, Options(nodes=5, prefix="c")))["services"]
     assert [name for name, service in services.items() if "extends" in service] == ["c5"]
 
 
 def test_more_volumes_are_those_of_login_and_of_every_node(tmp_path: Path) -> None:
-    services = override(testbed(tmp_path, Options(nodes=1), ("/a:/b:ro",)))["services"]
+    services = override(containers(tmp_path, Options(nodes=1), ("/a:/b:ro",)))["services"]
     assert services["login"]["volumes"] == services["n1"]["volumes"] == ["/a:/b:ro"]
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    saved = testbed(tmp_path / "t", Options(nodes=3, config=("KillWait=9",)), ("/a:/b",))
+    saved = containers(tmp_path / "t", Options(nodes=3, config=("KillWait=9",)), ("/a:/b",))
     saved.save()
     assert compose.load(tmp_path / "t") == saved
 
 
 def test_two_testbeds_of_one_name_are_two_projects(tmp_path: Path) -> None:
-    clusters = {testbed(tmp_path / user / "default", Options()).cluster for user in ("a", "b")}
+    clusters = {containers(tmp_path / user / "default", Options()).cluster for user in ("a", "b")}
     assert len(clusters) == 2
 
 
