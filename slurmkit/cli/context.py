@@ -78,10 +78,11 @@ def connect(cluster: str | None = None) -> Slurm:
 
     Raises:
         JobFileError: a profile is wrong.
+        MissingRequirement: the client that a profile names cannot be used here.
     """
-    from slurmkit.slurm.commands import Commands
+    from slurmkit.slurm.client import open_client
 
-    return Commands(clusters=cluster or profile().clusters, clock=system_clock())
+    return open_client(profile().client, clusters=cluster or profile().clusters, clock=system_clock())
 
 
 @functools.cache
@@ -90,11 +91,13 @@ def connect_to_watch(cluster: str | None = None) -> Slurm:
 
     Raises:
         JobFileError: a profile is wrong.
+        MissingRequirement: the client that a profile names cannot be used here.
     """
-    from slurmkit.slurm.commands import Commands
+    from slurmkit.slurm.client import open_client
     from slurmkit.slurm.process import NEVER
 
-    return Commands(clusters=cluster or profile().clusters, clock=system_clock(), retry=NEVER)
+    clusters = cluster or profile().clusters
+    return open_client(profile().client, clusters=clusters, clock=system_clock(), retry=NEVER)
 
 
 @functools.cache

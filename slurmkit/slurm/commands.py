@@ -12,7 +12,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slurmkit.errors import AccountingOff, AnswerLost, JobUnknown, SlurmError
+from slurmkit.errors import AnswerLost, JobUnknown, SlurmError
 from slurmkit.slurm import process
 from slurmkit.slurm.clock import SystemClock
 from slurmkit.slurm.environment import WHERE_SLURM_IS, for_reading
@@ -89,14 +89,9 @@ class Commands:
         Raises:
             Unreachable: one of the two places could not be searched, and the other has no such job.
         """
-        user = str(os.getuid())
-        found = _carrying(tag, self.jobs(user=user))
-        if found is None:
-            try:
-                found = _carrying(tag, self.accounting(since=since, user=user, steps=False))
-            except AccountingOff:
-                return None
-        return found
+        from slurmkit.slurm.finding import find
+
+        return find(self, tag, since=since)
 
     def jobs(
         self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
@@ -297,12 +292,6 @@ def _receipt(answer: Answer) -> Submitted:
         raise AnswerLost("sbatch did not say which job it made", where="; ".join(said)[-500:] or None)
     process.check("sbatch", answer, repeatable=False)
     raise AssertionError("an answer that is not well is an error")
-
-
-def _carrying(tag: str, jobs: Sequence[Job]) -> Job | None:
-    """The first job with `tag` as a whole word, so that no tag is found in a longer one."""
-    word = re.compile(rf"(?<![\w.-]){re.escape(tag)}(?![\w.-])")
-    return next((job for job in jobs if word.search(f"{job.comment} {job.submit_line}")), None)
 
 
 def _chunks(ids: Collection[JobId] | None) -> Iterator[list[JobId] | None]:

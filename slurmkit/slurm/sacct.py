@@ -75,13 +75,13 @@ def parse(text: str, asked: Sequence[str], ids: Collection[JobId] | None = None)
         if "." in row["JobID"]:
             # Steps follow the record of their own attempt.
             if own is not None:
-                own.append(_step(row))
+                own.append(to_step(row))
             continue
         job_id = JobId.parse(row["JobID"])
         own = None
         if wanted is None or is_wanted(job_id, row["JobIDRaw"], wanted):
             own = []
-            found.append((_job(job_id, row), own))
+            found.append((to_job(job_id, row), own))
     return [job._replace(steps=tuple(steps)) if steps else job for job, steps in found]
 
 
@@ -103,7 +103,12 @@ def _time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
+def to_job(job_id: JobId, row: Mapping[str, str]) -> Job:
+    """The record of a job's row, whose columns are `FIELDS`; its steps are rows of their own.
+
+    Raises:
+        ValueError: a column holds what sacct does not print there.
+    """
     ended = parse_epoch(row["End"])
     nodes = _nodes(row["NodeList"])
     return Job(
@@ -137,7 +142,12 @@ def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
     )
 
 
-def _step(row: Mapping[str, str]) -> Step:
+def to_step(row: Mapping[str, str]) -> Step:
+    """The record of a step's row.
+
+    Raises:
+        ValueError: a column holds what sacct does not print there.
+    """
     ended = parse_epoch(row["End"])
     return Step(
         id=StepId.parse(row["JobID"]),
@@ -150,7 +160,8 @@ def _step(row: Mapping[str, str]) -> Step:
         nodes=_nodes(row["NodeList"]),
         tasks=number(row["NTasks"]),
         tres=_tres(row["AllocTRES"]),
-        max_rss=parse_memory(row["MaxRSS"]),
+        # No process has no memory: 0 is what Slurm has where it never looked.
+        max_rss=parse_memory(row["MaxRSS"]) or None,
     )
 
 

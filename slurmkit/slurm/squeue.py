@@ -14,7 +14,7 @@ from slurmkit.slurm.times import parse_duration, parse_epoch
 from slurmkit.slurm.tres import Tres
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 COLUMNS = (
     "JobArrayID", "JobID", "State", "Reason", "exit_code", "RestartCnt", "UserName", "Account", "Partition",
@@ -47,11 +47,21 @@ def parse(text: str, ids: Collection[JobId] | None = None) -> list[Job]:
     for row in rows(text, COLUMNS):
         job_id = JobId.parse(row["JobArrayID"])
         if wanted is None or is_wanted(job_id, row["JobID"], wanted):
-            jobs.append(_job(job_id, row))
+            jobs.append(to_job(job_id, row))
     return jobs
 
 
-def _job(job_id: JobId, row: Mapping[str, str]) -> Job:
+def written(found: Iterable[Mapping[str, str]]) -> str:
+    """Rows as squeue would print them."""
+    return "".join("".join(f"{row[column]}{DELIMITER}" for column in COLUMNS) + "\n" for row in found)
+
+
+def to_job(job_id: JobId, row: Mapping[str, str]) -> Job:
+    """The record of a row, whose columns are `COLUMNS`.
+
+    Raises:
+        ValueError: a column holds what squeue does not print there.
+    """
     state = JobState.parse(row["State"])
     nodes = tuple(expand(text_or_none(row["NodeList"]) or ""))
     tres = Tres.parse(text_or_none(row["tres-alloc"]) or "")

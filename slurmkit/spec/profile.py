@@ -9,6 +9,7 @@
 
     [slurm]
     clusters = "a,b"            # as `--clusters`; left out, the local cluster
+    client = "auto"             # or "commands", "pyslurm": how Slurm is spoken to
 
 This module imports neither msgspec nor TOML before a profile exists, so that every command may ask it.
 """
@@ -29,7 +30,7 @@ SITE: Final = Path("/etc/slurmkit/site.toml")
 DEFAULTS: Final = "defaults"
 _SETTINGS: Final = {
     "polling": {"least_interval": "duration", "greatest_interval": "duration"},
-    "slurm": {"clusters": "text"},
+    "slurm": {"clusters": "text", "client": "client"},
 }
 
 
@@ -39,6 +40,7 @@ class Profile(NamedTuple):
     least_interval: float = 2
     greatest_interval: float = 60
     clusters: str | None = None
+    client: str = "auto"
 
 
 class ProfileFile(NamedTuple):
@@ -125,6 +127,12 @@ def _setting(table: str, key: str, value: object) -> float | str:
     if not isinstance(value, str):
         raise ValueError(f"expected text, got {value}")  # noqa: TRY004  a wrong file, not a wrong call
     if kind == "text":
+        return value
+    if kind == "client":
+        from slurmkit.slurm.client import CLIENTS
+
+        if value not in CLIENTS:
+            raise ValueError(f"expected {', '.join(CLIENTS)}, got {value}")
         return value
     from slurmkit.spec.units import parse_duration
 

@@ -56,7 +56,7 @@ def write_configuration(testbed: Testbed) -> None:
     wanted = {
         "slurm.conf": True,
         "gres.conf": bool(options.gpus),
-        "cgroup.conf": testbed.cgroup,
+        "cgroup.conf": True,
         "topology.conf": bool(options.topology),
         "slurmdbd.conf": options.accounting,
         "my.cnf": options.accounting,

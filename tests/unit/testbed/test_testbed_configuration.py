@@ -105,13 +105,16 @@ def test_without_accounting_there_is_no_slurmdbd(write: Callable[..., Path]) -> 
     assert not (etc / "my.cnf").exists()
 
 
-@pytest.mark.parametrize(("cgroup", "tracking"), [(True, "proctrack/cgroup"), (False, "proctrack/linuxproc")])
+@pytest.mark.parametrize(
+    ("cgroup", "tracking", "plugin"),
+    [(True, "proctrack/cgroup", "cgroup/v1"), (False, "proctrack/linuxproc", "disabled")],
+)
 def test_cgroups_are_used_where_there_are_some(
-    write: Callable[..., Path], *, cgroup: bool, tracking: str
+    write: Callable[..., Path], *, cgroup: bool, tracking: str, plugin: str
 ) -> None:
     etc = write(Options(), cgroup=cgroup)
     assert f"ProctrackType={tracking}" in lines(etc / "slurm.conf")
-    assert (etc / "cgroup.conf").exists() == cgroup
+    assert f"CgroupPlugin={plugin}" in lines(etc / "cgroup.conf")
 
 
 def test_cores_are_constrained_only_where_the_machine_has_them(write: Callable[..., Path]) -> None:
