@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from slurmkit.slurm.scontrol import parse_version
+from slurmkit.testbed.requirements import search_path
 
 if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
@@ -22,6 +27,17 @@ PARENT = "slurmkit-testbed"
 def is_usable(mountpoint: Path = MOUNTPOINT) -> bool:
     """Whether this user can make cgroups and set limits in every tree that Slurm needs."""
     return os.geteuid() == 0 and all(_accepts_children(mountpoint / name) for name in CONTROLLERS)
+
+
+def can_be_switched_off() -> bool:
+    """Whether this slurmd knows `CgroupPlugin=disabled` (since 24.05, by its man page); 22.05 ends at it."""
+    slurmd = shutil.which("slurmd", path=search_path())
+    if slurmd is None:
+        return False
+    told = subprocess.run(
+        [slurmd, "-V"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    return told.returncode == 0 and parse_version(told.stdout) >= (24, 5, 0)
 
 
 def _accepts_children(tree: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.launch.files import write_atomically
 from slurmkit.templating import environment
+from slurmkit.testbed.cgroup import can_be_switched_off
 from slurmkit.testbed.devices import borrow_devices, make_devices
 from slurmkit.testbed.process import user_name
 
@@ -56,7 +57,7 @@ def write_configuration(testbed: Testbed) -> None:
     wanted = {
         "slurm.conf": True,
         "gres.conf": bool(options.gpus),
-        "cgroup.conf": True,
+        "cgroup.conf": testbed.cgroup or can_be_switched_off(),
         "topology.conf": bool(options.topology),
         "slurmdbd.conf": options.accounting,
         "my.cnf": options.accounting,

@@ -105,16 +105,22 @@ def test_without_accounting_there_is_no_slurmdbd(write: Callable[..., Path]) -> 
     assert not (etc / "my.cnf").exists()
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "tracking", "plugin"),
-    [(True, "proctrack/cgroup", "cgroup/v1"), (False, "proctrack/linuxproc", "disabled")],
-)
+@pytest.mark.parametrize(("cgroup", "tracking"), [(True, "proctrack/cgroup"), (False, "proctrack/linuxproc")])
 def test_cgroups_are_used_where_there_are_some(
-    write: Callable[..., Path], *, cgroup: bool, tracking: str, plugin: str
+    write: Callable[..., Path], *, cgroup: bool, tracking: str
 ) -> None:
     etc = write(Options(), cgroup=cgroup)
     assert f"ProctrackType={tracking}" in lines(etc / "slurm.conf")
-    assert f"CgroupPlugin={plugin}" in lines(etc / "cgroup.conf")
+
+
+@pytest.mark.parametrize(("known", "text"), [(True, ["CgroupPlugin=disabled"]), (False, [])])
+def test_cgroups_are_switched_off_where_slurmd_knows_the_word(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, *, known: bool, text: list[str]
+) -> None:
+    monkeypatch.setattr(configuration, "can_be_switched_off", lambda: known)
+    etc = write(Options(), cgroup=False)
+    file = etc / "cgroup.conf"
+    assert [line for line in (lines(file) if file.exists() else []) if line.startswith("Cgroup")] == text
 
 
 def test_cores_are_constrained_only_where_the_machine_has_them(write: Callable[..., Path]) -> None:
