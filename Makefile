@@ -52,7 +52,7 @@ lint: requirements  ## style, layers, shell scripts
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/shellcheck .ci/run .ci/requirements .ci/frameworks .ci/docker examples/demo docker/entrypoint \
-	  docker/database docker/base-image docker/pip-install docker/engine
+	  docker/database docker/base-image docker/pip-install docker/engine docker/pyslurm
 
 .PHONY: types
 types: requirements  ## mypy --strict on code and tests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from slurmkit.cli.context import connect, system_clock
+from slurmkit.cli.context import connect, profile, system_clock
 from slurmkit.cli.output import Answer, output
 from slurmkit.errors import UsageError
 
@@ -43,9 +43,11 @@ def command(
 
 def _this_host() -> Answer:
     from slurmkit.inventory.doctor import examine
+    from slurmkit.slurm.client import choose
     from slurmkit.slurm.probing import controller_time
 
     clock = system_clock()
+    settings = profile()
     lines = list(
         examine(
             connect(),
@@ -53,6 +55,7 @@ def _this_host() -> Answer:
             Path.cwd() / "runs",
             controller_time=lambda: controller_time(os.environ, clock),
             now=lambda: clock.now().timestamp(),
+            choice=choose(settings.client, clusters=settings.clusters, clock=clock, environ=os.environ),
         )
     )
     verdicts = {line.verdict for line in lines}

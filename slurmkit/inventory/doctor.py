@@ -16,6 +16,7 @@ from slurmkit.spec.options import OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from slurmkit.slurm.client import Choice
     from slurmkit.slurm.protocol import Slurm
 
 EXTRAS = {
@@ -50,6 +51,7 @@ def examine(
     *,
     controller_time: Callable[[], float | None],
     now: Callable[[], float],
+    choice: Choice | None = None,
 ) -> Iterator[Line]:
     """Everything about this host, one line after the other; `directory` is where runs would be made."""
     yield python(environ)
@@ -61,6 +63,8 @@ def examine(
         )
     else:
         yield from slurm_itself(slurm, controller_time, now)
+    if choice is not None:
+        yield Line("client", "ok", f"{choice.client}: {choice.reason}")
     yield shared(directory)
     yield inside_a_step(environ)
     yield interfaces(environ)
