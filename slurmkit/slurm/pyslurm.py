@@ -188,13 +188,16 @@ class PySlurm:
         users = None if user is None else set(user.split(","))
         found: list[Row] = []
         doubtful: list[Row] = []
+        names: dict[int, str] = {}
         with library() as pyslurm:
             for job in pyslurm.Jobs.load().values():
-                if users is not None and users.isdisjoint((job.user_name, str(job.user_id))):
+                number = job.user_id
+                name = names[number] if number in names else names.setdefault(number, job.user_name)
+                if users is not None and users.isdisjoint((name, str(number))):
                     continue
-                if job.user_name == str(job.user_id):
+                if name == str(number):
                     raise NotToBeHad("a user whom this machine does not know")
-                row, is_doubtful = live(job)
+                row, is_doubtful = live(job, name)
                 if wanted is None or is_wanted(JobId.parse(row["JobArrayID"]), row["JobID"], wanted):
                     found.append(row)
                     if is_doubtful:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyslurm
 
 Row = dict[str, str]
+_PLAIN = ("cpu", "mem", "node", "billing", "energy", "pages", "vmem")
 
 
 class Doubt(NamedTuple):
@@ -32,8 +33,11 @@ DOUBTS = (
 """A record with one of these is taken from the commands; no other is."""
 
 
-def live(job: pyslurm.Job) -> tuple[Row, bool]:
-    """A job of the queue as `squeue.COLUMNS`, and whether its exit code is doubtful."""
+def live(job: pyslurm.Job, user: str) -> tuple[Row, bool]:
+    """A job of the queue as `squeue.COLUMNS`, and whether its exit code is doubtful.
+
+    `user` is its `user_name`, which pyslurm looks up anew for each job.
+    """
     tres = job.allocated_tres or job.requested_tres
     row = {
         "JobArrayID": _job_id(job, job.array_tasks_waiting),
@@ -42,7 +46,7 @@ def live(job: pyslurm.Job) -> tuple[Row, bool]:
         "Reason": job.state_reason or "",
         "exit_code": str(job.exit_code << 8 | job.exit_code_signal),
         "RestartCnt": str(job.requeue_count),
-        "UserName": job.user_name,
+        "UserName": user,
         "Account": job.account or "",
         "Partition": job.partition or "",
         "QOS": job.qos or "",
@@ -51,7 +55,7 @@ def live(job: pyslurm.Job) -> tuple[Row, bool]:
         "EligibleTime": _number(job.eligible_time),
         "StartTime": _number(job.start_time),
         "EndTime": _number(job.end_time),
-        "TimeUsed": f"0:{job.run_time // 60}:{job.run_time % 60}",
+        "TimeUsed": f"{job.run_time // 60}:{job.run_time % 60}",
         # None is UNLIMITED: of a job that named no limit, slurmctld tells the partition's.
         "TimeLimit": "UNLIMITED" if job.time_limit is None else f"{job.time_limit}:00",
         "NodeList": job.allocated_nodes or "",
@@ -150,9 +154,11 @@ def _tres(tres: pyslurm.db.TrackableResources | None) -> str:
     if tres is None:
         return ""
     plain = (tres.cpu, tres.mem, tres.node, tres.billing, tres.energy, tres.pages, tres.vmem)
-    named = (tres.fs, tres.gres, tres.interconnect, tres.license, tres.other)
-    found = [*plain, *(one for many in named for one in many.values())]
-    return ",".join(f"{one.type_and_name}={one.count}" for one in found if one is not None)
+    found = [f"{name}={one.count}" for name, one in zip(_PLAIN, plain, strict=True) if one is not None]
+    for many in (tres.gres, tres.fs, tres.interconnect, tres.license, tres.other):
+        if many:
+            found += [f"{one.type_and_name}={one.count}" for one in many.values()]
+    return ",".join(found)
 
 
 def _uid(name: str) -> int:
