@@ -133,7 +133,9 @@ def _tried(package: str, conf: str, clock: Clock, environ: Mapping[str, str]) ->
         scontrol = find_program("scontrol", environ.get("PATH"))
     except SlurmkitError as error:
         return error.what
-    state = [f"{path}:{_changed(path)}" for path in (package, conf, scontrol)]
+    # Not the folder, which changes as soon as Python has left its bytecode there.
+    files = (os.path.join(package, "__init__.py"), conf, scontrol)  # noqa: PTH118
+    state = [f"{path}:{_changed(path)}" for path in files]
     answer = shared_answer(
         Shared(default_folder(environ), clock),
         [sys.executable, _IMPORT, *state],

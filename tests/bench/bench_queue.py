@@ -101,7 +101,7 @@ def figures(directory: Path) -> list[Figure]:
     )  # fmt: skip
     try:
         fill(testbed)
-        lines = [measure(testbed, what, client) for what, client in CASES]
+        lines = measure(testbed)
     finally:
         native.down(testbed.root)
     print(table(lines))
@@ -126,22 +126,25 @@ def fill(testbed: Testbed) -> None:
         raise RuntimeError(f"the queue holds {len(listed)} jobs, not the {JOBS} that were submitted")
 
 
-def measure(testbed: Testbed, what: str, client: str) -> Line:
-    """The medians of several processes, and what slurmctld counted of them."""
-    environment = {**os.environ, **testbed.environment}
-    before = rpcs(testbed)
-    told = [
-        json.loads(
-            subprocess.run(
+def measure(testbed: Testbed) -> list[Line]:
+    """The medians of several processes of each case, in turn, and what slurmctld counted of each."""
+    told: dict[tuple[str, str], list[list[float]]] = {case: [] for case in CASES}
+    for _ in range(RUNS):
+        for what, client in CASES:
+            before = rpcs(testbed)
+            done = subprocess.run(
                 [sys.executable, "-c", LISTING, client, what],
-                env=environment, check=True, stdout=subprocess.PIPE, text=True,
-            ).stdout
-        )
-        for _ in range(RUNS)
-    ]  # fmt: skip
-    asked = rpcs(testbed) - before
-    found, first, again, own, children = (median(column) for column in zip(*told, strict=True))
-    return Line(what, client, int(found), first, again, own / 1024, children / 1024, asked // (2 * RUNS))
+                env={**os.environ, **testbed.environment},
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            told[what, client].append([*json.loads(done.stdout), (rpcs(testbed) - before) / 2])
+    lines = []
+    for (what, client), runs in told.items():
+        found, first, again, own, children, asked = map(median, zip(*runs, strict=True))
+        lines.append(Line(what, client, int(found), first, again, own / 1024, children / 1024, int(asked)))
+    return lines
 
 
 def rpcs(testbed: Testbed) -> int:

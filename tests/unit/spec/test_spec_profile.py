@@ -70,6 +70,7 @@ def test_without_a_home_there_is_no_users_profile() -> None:
         ("[polling]\nleast_interval = '2'\n", "is not a duration"),
         ("[polling]\nleast_interval = '0s'\n", "once a second at most"),
         ("[slurm]\nclusters = ['a']\n", "expected text"),
+        ("[slurm]\nclient = 'pyslrum'\n", "expected auto, commands, pyslurm, got pyslrum"),
         ("partition = 'x'\n", "unknown key `partition` in a profile"),
         ("[polling\n", "not TOML"),
     ],

@@ -1,0 +1,93 @@
+"""What of the pyslurm client shows without pyslurm: the protocol, the manual, and rows made of plain objects.
+
+The stand-ins are only for what a machine without pyslurm can test; the contract suite has the real ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import slurmkit
+from slurmkit.slurm.protocol import Slurm
+from slurmkit.slurm.pyslurm import LEFT_TO_COMMANDS, PySlurm
+from slurmkit.slurm.pyslurm_rows import accounted, live
+
+NO_TRES: dict[str, Any] = {
+    "mem": None, "node": None, "billing": None, "energy": None, "pages": None, "vmem": None,
+    "gres": {}, "fs": {}, "interconnect": {}, "license": {}, "other": {},
+}  # fmt: skip
+COMMON: dict[str, Any] = {
+    "id": 14, "array_id": None, "array_task_id": None, "array_tasks_waiting": None,
+    "array_tasks_parallel": None,
+    "heterogeneous_id": None, "heterogeneous_offset": None, "state": "COMPLETED", "state_reason": None,
+    "exit_code": 0, "exit_code_signal": 0, "requeue_count": 0, "account": None, "partition": "main",
+    "qos": None, "cluster": "c", "submit_time": 5, "eligible_time": None, "start_time": None, "end_time": None,
+    "time_limit": None, "cpus": 1, "working_directory": "/", "comment": None, "name": "x",
+    "requested_tres": None, "user_name": "ada", "user_id": 7,
+    "allocated_tres": SimpleNamespace(**NO_TRES, cpu=SimpleNamespace(count=4)),
+}  # fmt: skip
+IN_QUEUE = {"allocated_nodes": None, "num_nodes": 1, "run_time": 3725}
+IN_ACCOUNTING: dict[str, Any] = {
+    "cancelled_by": None,
+    "elapsed_time": None,
+    "nodelist": None,
+    "submit_command": None,
+    "steps": {},
+}
+
+
+def queued(**fields: Any) -> tuple[dict[str, str], bool]:
+    return live(SimpleNamespace(**{**COMMON, **IN_QUEUE, **fields}), "ada")  # type: ignore[arg-type]
+
+
+def past(**fields: Any) -> tuple[dict[str, str], bool]:
+    return accounted(SimpleNamespace(**{**COMMON, **IN_ACCOUNTING, **fields}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "job_id"),
+    [
+        ({}, "14"),
+        ({"array_id": 12}, "12_0"),
+        ({"array_id": 12, "array_task_id": 3}, "12_3"),
+        ({"array_id": 12, "array_tasks_waiting": "1-4", "array_tasks_parallel": 2}, "12_[1-4%2]"),
+        ({"heterogeneous_id": 12}, "12+0"),
+        ({"heterogeneous_id": 12, "heterogeneous_offset": 2}, "12+2"),
+    ],
+)
+def test_a_job_has_the_id_that_squeue_prints(fields: dict[str, Any], job_id: str) -> None:
+    assert queued(**fields)[0]["JobArrayID"] == job_id
+
+
+def test_accountings_bit_mask_of_tasks_is_read() -> None:
+    assert past(array_id=12, array_tasks_waiting="0xE")[0]["JobID"] == "12_[1-3]"
+
+
+def test_an_exit_code_is_doubtful_and_a_signal_is_not() -> None:
+    assert [queued(exit_code=9)[1], queued(exit_code_signal=9)[1], queued()[1]] == [True, False, False]
+
+
+def test_a_record_is_doubtful_where_a_step_or_the_user_is() -> None:
+    cancelled = SimpleNamespace(state="CANCELLED", exit_code=0, exit_code_signal=0)
+    signalled = SimpleNamespace(state="CANCELLED", exit_code=0, exit_code_signal=15)
+    assert past(steps={0: cancelled})[1]
+    assert not past(steps={0: signalled})[1]
+    assert past(user_name="7")[1]
+
+
+def test_the_client_keeps_the_protocol() -> None:
+    for name, method in inspect.getmembers(Slurm, inspect.isfunction):
+        if not name.startswith("_"):
+            ours = inspect.signature(getattr(PySlurm, name)).parameters
+            assert list(ours) == list(inspect.signature(method).parameters), name
+
+
+@pytest.mark.parametrize("call", LEFT_TO_COMMANDS)
+def test_the_manual_says_what_is_left_to_the_commands(call: str) -> None:
+    page = Path(slurmkit.__file__).parents[1] / "docs" / "howto" / "pyslurm.md"
+    assert f"| {call} | {LEFT_TO_COMMANDS[call]} |" in page.read_text()
