@@ -23,8 +23,8 @@ NO_TRES: dict[str, Any] = {
 }  # fmt: skip
 COMMON: dict[str, Any] = {
     "id": 14, "array_id": None, "array_task_id": None, "array_tasks_waiting": None,
-    "array_tasks_parallel": None,
-    "heterogeneous_id": None, "heterogeneous_offset": None, "state": "COMPLETED", "state_reason": None,
+    "array_tasks_parallel": None, "heterogeneous_offset": None,
+    "heterogeneous_id": None, "state": "COMPLETED", "state_reason": None,
     "exit_code": 0, "exit_code_signal": 0, "requeue_count": 0, "account": None, "partition": "main",
     "qos": None, "cluster": "c", "submit_time": 5, "eligible_time": None, "start_time": None, "end_time": None,
     "time_limit": None, "cpus": 1, "working_directory": "/", "comment": None, "name": "x",
