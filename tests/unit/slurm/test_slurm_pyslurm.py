@@ -26,8 +26,8 @@ COMMON: dict[str, Any] = {
     "array_tasks_parallel": None, "heterogeneous_offset": None,
     "heterogeneous_id": None, "state": "COMPLETED", "state_reason": None,
     "exit_code": 0, "exit_code_signal": 0, "requeue_count": 0, "account": None, "partition": "main",
-    "qos": None, "cluster": "c", "submit_time": 5, "eligible_time": None, "start_time": None, "end_time": None,
-    "time_limit": None, "cpus": 1, "working_directory": "/", "comment": None, "name": "x",
+    "qos": None, "cluster": "c", "submit_time": 5, "eligible_time": None, "start_time": None,
+    "end_time": None, "time_limit": None, "cpus": 1, "working_directory": "/", "comment": None, "name": "x",
     "requested_tres": None, "user_name": "ada", "user_id": 7,
     "allocated_tres": SimpleNamespace(**NO_TRES, cpu=SimpleNamespace(count=4)),
 }  # fmt: skip
