@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.errors import MissingRequirement, SlurmkitError
-from slurmkit.slurm.commands import READ, Commands
+from slurmkit.slurm import commands as by_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ def open_client(
     *,
     clusters: str | None,
     clock: Clock,
-    retry: Retry = READ,
+    retry: Retry = by_commands.READ,
     environ: Mapping[str, str] | None = None,
 ) -> Slurm:
     """The client for the process's own environment; `wanted` is one of `CLIENTS`.
@@ -57,7 +57,7 @@ def open_client(
         MissingRequirement: pyslurm was asked for by name, and cannot be used here.
     """
     environ = os.environ if environ is None else environ
-    commands = Commands(environment=environ, clusters=clusters, clock=clock, retry=retry)
+    commands = by_commands.Commands(environment=environ, clusters=clusters, clock=clock, retry=retry)
     if choose(wanted, clusters=clusters, clock=clock, environ=environ).client == "commands":
         return commands
     from slurmkit.slurm.pyslurm import PySlurm

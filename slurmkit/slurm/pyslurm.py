@@ -189,6 +189,7 @@ class PySlurm:
         found: list[Row] = []
         doubtful: list[Row] = []
         names: dict[int, str] = {}
+        now = self._clock.now().timestamp()
         with library() as pyslurm:
             for job in pyslurm.Jobs.load().values():
                 number = job.user_id
@@ -197,7 +198,7 @@ class PySlurm:
                     continue
                 if name == str(number):
                     raise NotToBeHad("a user whom this machine does not know")
-                row, is_doubtful = live(job, name)
+                row, is_doubtful = live(job, name, now)
                 if wanted is None or is_wanted(JobId.parse(row["JobArrayID"]), row["JobID"], wanted):
                     found.append(row)
                     if is_doubtful:

@@ -33,11 +33,12 @@ DOUBTS = (
 """A record with one of these is taken from the commands; no other is."""
 
 
-def live(job: pyslurm.Job, user: str) -> tuple[Row, bool]:
+def live(job: pyslurm.Job, user: str, now: float) -> tuple[Row, bool]:
     """A job of the queue as `squeue.COLUMNS`, and whether its exit code is doubtful.
 
-    `user` is its `user_name`, which pyslurm looks up anew for each job.
+    `user` is its `user_name`, which pyslurm looks up anew for each job; `now` in seconds since 1970.
     """
+    has_no_end = job.time_limit is None and (job.end_time or 0) > now
     tres = job.allocated_tres or job.requested_tres
     row = {
         "JobArrayID": _job_id(job, job.array_tasks_waiting),
@@ -54,7 +55,8 @@ def live(job: pyslurm.Job, user: str) -> tuple[Row, bool]:
         "SubmitTime": _number(job.submit_time),
         "EligibleTime": _number(job.eligible_time),
         "StartTime": _number(job.start_time),
-        "EndTime": _number(job.end_time),
+        # Of a job without a limit, slurmctld has a time that lies a century ahead; squeue says NONE.
+        "EndTime": "" if has_no_end else _number(job.end_time),
         "TimeUsed": f"{job.run_time // 60}:{job.run_time % 60}",
         # None is UNLIMITED: of a job that named no limit, slurmctld tells the partition's.
         "TimeLimit": "UNLIMITED" if job.time_limit is None else f"{job.time_limit}:00",

@@ -42,7 +42,7 @@ IN_ACCOUNTING: dict[str, Any] = {
 
 
 def queued(**fields: Any) -> tuple[dict[str, str], bool]:
-    return live(SimpleNamespace(**{**COMMON, **IN_QUEUE, **fields}), "ada")  # type: ignore[arg-type]
+    return live(SimpleNamespace(**{**COMMON, **IN_QUEUE, **fields}), "ada", 1000)  # type: ignore[arg-type]
 
 
 def past(**fields: Any) -> tuple[dict[str, str], bool]:
@@ -62,6 +62,15 @@ def past(**fields: Any) -> tuple[dict[str, str], bool]:
 )
 def test_a_job_has_the_id_that_squeue_prints(fields: dict[str, Any], job_id: str) -> None:
     assert queued(**fields)[0]["JobArrayID"] == job_id
+
+
+def test_a_job_without_a_limit_has_no_end_before_it_ends() -> None:
+    ends = [
+        queued(end_time=2000)[0]["EndTime"],
+        queued(end_time=900)[0]["EndTime"],
+        queued(end_time=2000, time_limit=5)[0]["EndTime"],
+    ]
+    assert ends == ["", "900", "2000"]
 
 
 def test_accountings_bit_mask_of_tasks_is_read() -> None:
