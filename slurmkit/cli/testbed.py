@@ -74,6 +74,7 @@ def command() -> None:
     "--config", multiple=True, metavar="KEY=VALUE", help="A line of slurm.conf; it replaces ours of that key."
 )
 @click.option("--no-accounting", is_flag=True, help="Without slurmdbd, as some sites are.")
+@click.option("--rest", is_flag=True, help="With slurmrestd, on a loopback port and on a unix socket.")
 @click.option("--docker", is_flag=True, help="A container for each daemon and each node.")
 @click.option("--slurm", metavar="VERSION", help="With --docker: 22.05, 24.11 (if none is named), 26.05.")
 def up(

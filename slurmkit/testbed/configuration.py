@@ -43,7 +43,7 @@ class NodeLine:
 
 
 def write_configuration(testbed: Testbed) -> None:
-    """Write slurm.conf and all that stands beside it; a key of munge that exists stays."""
+    """Write slurm.conf and all that stands beside it; a key that exists stays."""
     layout, options = testbed.layout, testbed.options
     values = {
         **shape(testbed),
@@ -69,8 +69,9 @@ def write_configuration(testbed: Testbed) -> None:
         # slurmdbd insists that nobody else can read its file.
         mode = 0o600 if name == "slurmdbd.conf" else 0o644
         write_atomically(layout.conf.with_name(name), text.encode(), mode)
-    if not layout.munge_key.exists():
-        write_atomically(layout.munge_key, secrets.token_bytes(128), 0o600)
+    for key in (layout.munge_key, *([layout.jwt_key] if options.rest else [])):
+        if not key.exists():
+            write_atomically(key, secrets.token_bytes(128), 0o600)
 
 
 def shape(testbed: Testbed) -> dict[str, Any]:

@@ -58,6 +58,16 @@ class Layout:
         return self.run / "mariadb.socket"
 
     @property
+    def jwt_key(self) -> Path:
+        """The secret with which this testbed's tokens are signed."""
+        return self.base / "etc" / "jwt.key"
+
+    @property
+    def rest_socket(self) -> Path:
+        """The socket of this testbed's slurmrestd, which listens on a TCP port too."""
+        return self.run / "slurmrestd.socket"
+
+    @property
     def cgroup(self) -> Path:
         """What Slurm takes for /sys/fs/cgroup: one link per controller."""
         return self.base / "cgroup"

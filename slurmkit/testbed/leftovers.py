@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from slurmkit.testbed.testbed import Testbed
 
 DAEMONS = frozenset(
-    {"munged", "mariadb-install", "mariadbd", "slurmdbd", "slurmctld", "slurmscriptd", "slurmd"}
+    {
+        "munged",
+        "mariadb-install",
+        "mariadbd",
+        "slurmdbd",
+        "slurmctld",
+        "slurmscriptd",
+        "slurmrestd",
+        "slurmd",
+    }
 )
 CLIENTS = frozenset({"srun", "salloc", "sbatch", "sattach", "sbcast", "strigger"})
 # Set by slurmstepd for what runs on a node, and not by salloc for the shell it starts.

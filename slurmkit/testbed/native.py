@@ -48,7 +48,7 @@ def up(options: Options | None = None, root: Path | None = None) -> Testbed:
     """
     options = options or Options()
     root = (root or default_root()).resolve()
-    find_programs(accounting=options.accounting)
+    find_programs(accounting=options.accounting, rest=options.rest)
     with _locked(root):
         testbed = load(root)
         if testbed is None:

@@ -19,6 +19,7 @@ class Options:
 
     `gpus` is "TYPE:COUNT[,TYPE:COUNT...]" per node, or empty; `memory` is MiB per node; a partition is
     "NAME=NODES [Key=Value ...]", a feature "NAME[=NODES]", a configuration line "Key=Value" of slurm.conf.
+    `rest` adds slurmrestd and the tokens that it asks for.
     """
 
     nodes: int = 4
@@ -33,6 +34,7 @@ class Options:
     min_job_age: int = 300
     config: tuple[str, ...] = ()
     accounting: bool = True
+    rest: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what Slurm would only refuse later, in a log file."""
@@ -62,7 +64,9 @@ class Options:
     def daemons(self) -> list[str]:
         """All daemons in the order in which they are started."""
         accounting = ["mariadbd", "slurmdbd"] if self.accounting else []
-        return ["munged", *accounting, "slurmctld", *(f"slurmd-{node}" for node in self.node_names())]
+        rest = ["slurmrestd"] if self.rest else []
+        nodes = (f"slurmd-{node}" for node in self.node_names())
+        return ["munged", *accounting, "slurmctld", *rest, *nodes]
 
     def daemons_with_port(self) -> list[str]:
         """Those that listen on a TCP port."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
     from slurmkit.testbed.testbed import Testbed
 
+# A testbed has one user, and nobody else can reach what stands under its root. Newer versions want the word.
+_FOR_REST = {"SLURMRESTD_SECURITY": "disable_user_check", "SLURM_JWT": "daemon"}
 KEPT = ("HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -39,7 +41,7 @@ def plan(testbed: Testbed, programs: Mapping[str, str]) -> dict[str, Daemon]:
         name: Daemon(
             name=name,
             argv=_argv(name, testbed, programs),
-            environment=environment,
+            environment=environment | _FOR_REST if name == "slurmrestd" else environment,
             address=_address(name, testbed),
             log=layout.log(name),
             output=layout.output(name),
@@ -75,6 +77,10 @@ def _argv(name: str, testbed: Testbed, programs: Mapping[str, str]) -> tuple[str
             return (programs["slurmdbd"], "-D")
         case "slurmctld":
             return (programs["slurmctld"], "-D", "-f", str(layout.conf))
+        case "slurmrestd":
+            # By token alone: over rest_auth/local whoever has its own uid would need none.
+            listen = (f"127.0.0.1:{testbed.ports[name]}", f"unix:{layout.rest_socket}")
+            return (programs["slurmrestd"], "-f", str(layout.conf), "-a", "rest_auth/jwt", *listen)
         case _:
             node = name.removeprefix("slurmd-")
             slurmd = (programs["slurmd"], "-D", "-N", node, "-f", str(layout.conf))

@@ -18,9 +18,11 @@ PACKAGES_OF = {
     "slurmdbd": "slurmdbd slurm-wlm-mysql-plugin",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
+    "slurmrestd": "slurmrestd slurm-wlm-jwt-plugin",
     "setsid": "util-linux",
 }
 FOR_ACCOUNTING = frozenset({"slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr"})
+FOR_REST = frozenset({"slurmrestd"})
 
 
 def search_path() -> str:
@@ -28,14 +30,15 @@ def search_path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
-def find_programs(*, accounting: bool) -> dict[str, str]:
+def find_programs(*, accounting: bool, rest: bool = False) -> dict[str, str]:
     """Absolute paths of the programs, by name.
 
     Raises:
         MissingRequirement: naming every missing program and the Debian packages to install.
     """
     path = search_path()
-    wanted = [name for name in PACKAGES_OF if accounting or name not in FOR_ACCOUNTING]
+    unused = (frozenset() if accounting else FOR_ACCOUNTING) | (frozenset() if rest else FOR_REST)
+    wanted = [name for name in PACKAGES_OF if name not in unused]
     found = {name: shutil.which(name, path=path) for name in wanted}
     missing = [name for name in wanted if found[name] is None]
     if missing:

@@ -56,6 +56,11 @@ class Testbed:
         return {"SLURM_CONF": str(self.conf)}
 
     @property
+    def rest_url(self) -> str:
+        """Where slurmrestd listens on the loopback address; `layout.rest_socket` is its other door."""
+        return f"http://127.0.0.1:{self.ports['slurmrestd']}"
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names in order."""
         return self.options.node_names()
@@ -64,7 +69,7 @@ class Testbed:
         """The daemons by name, in the order in which they are started."""
         if self.elsewhere:
             return {}
-        return plan(self, find_programs(accounting=self.options.accounting))
+        return plan(self, find_programs(accounting=self.options.accounting, rest=self.options.rest))
 
     def daemon(self, name: str) -> Daemon:
         """One daemon by its name."""
