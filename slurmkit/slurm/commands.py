@@ -91,7 +91,7 @@ class Commands:
         """
         from slurmkit.slurm.finding import find
 
-        return find(self, tag, since=since)
+        return find(self, tag, since=since, user=str(os.getuid()))
 
     def jobs(
         self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0

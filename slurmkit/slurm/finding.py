@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,12 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
 
 
-def find(slurm: Slurm, tag: str, *, since: datetime) -> Job | None:
-    """The job of this user that carries `tag` in its comment, or in its submit line.
+def find(slurm: Slurm, tag: str, *, since: datetime, user: str) -> Job | None:
+    """The job of a user that carries `tag` in its comment, or in its submit line.
 
     Raises:
         Unreachable: one of the two places could not be searched, and the other has no such job.
     """
-    user = str(os.getuid())
     found = _carrying(tag, slurm.jobs(user=user))
     if found is None:
         try:

@@ -68,7 +68,7 @@ class PySlurm:
         """As `Slurm.find`."""
         from slurmkit.slurm.finding import find
 
-        return find(self, tag, since=since)
+        return find(self, tag, since=since, user=str(os.getuid()))
 
     def jobs(
         self, ids: Collection[JobId] | None = None, *, user: str | None = None, max_age: float = 0.0
