@@ -94,7 +94,7 @@ def _job(job_id: JobId, record: Mapping[str, Any], uids: Mapping[str, int]) -> J
         state=state,
         reason=wire.text(wire.look(record, "state", "reason")),
         cancelled_by=_cancelled_by(record, state, uids),
-        exit_code=_exit_code(record.get("exit_code"), state) if ended else None,
+        exit_code=_exit_code(record.get("exit_code"), state, has_run=start is not None) if ended else None,
         submit_time=wire.moment(wire.need(record, "time", "submission")),
         eligible_time=wire.moment(wire.look(record, "time", "eligible")),
         start_time=start,
@@ -122,7 +122,7 @@ def _step(job_id: JobId, record: Mapping[str, Any]) -> Step:
         id=StepId(job_id, str(wire.need(record, "step", "id")).rpartition(".")[2]),
         name=str(wire.need(record, "step", "name") or ""),
         state=state,
-        exit_code=_exit_code(record.get("exit_code"), state) if ended else None,
+        exit_code=_exit_code(record.get("exit_code"), state, has_run=True) if ended else None,
         start_time=wire.moment(wire.look(record, "time", "start")),
         end_time=ended,
         elapsed=wire.seconds(wire.look(record, "time", "elapsed")),
@@ -142,10 +142,10 @@ def _max_rss(record: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _exit_code(value: object, state: JobState) -> ExitCode | None:
+def _exit_code(value: object, state: JobState, *, has_run: bool) -> ExitCode | None:
     """v0.0.38 writes `SUCCESS` and 0 for every program that ended by itself, whatever its code was."""
     is_blind = isinstance(value, dict) and value.get("status") == "SUCCESS" and state.name != "COMPLETED"
-    return None if is_blind else wire.exit_code(value)
+    return None if is_blind and has_run else wire.exit_code(value)
 
 
 def _cancelled_by(record: Mapping[str, Any], state: JobState, uids: Mapping[str, int]) -> int | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slurmkit.errors import AnswerLost, JobUnknown, Refused, SlurmError, SlurmkitError, Unreachable
+from slurmkit.errors import AnswerLost, Refused, SlurmError, SlurmkitError, Unreachable
 from slurmkit.slurm.refusals import classify, to_error
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ _TOKEN_HINT = "get a fresh one (scontrol token lifespan=3600); is it of this clu
 _DATABASE_HINT = "sacctmgr show cluster shows whether slurmdbd is up"
 
 
+class Answer(NamedTuple):
+    """An answer of slurmrestd: its JSON, and the status that it came with."""
+
+    status: int
+    json: Json
+
+
 class NotOffered(SlurmError):
     """The server has no such page: an API version that it does not speak, or no slurmrestd at all."""
 
@@ -36,8 +43,8 @@ class Unclear(Unreachable):
     """slurmctld is away, or does not accept the token: this API version does not say which."""
 
 
-def read(reply: Reply, place: str, *, repeatable: bool = True) -> Json:
-    """The JSON of an answer, whatever errors it holds.
+def read(reply: Reply, place: str, *, repeatable: bool = True) -> Answer:
+    """The answer in a reply, whatever errors it holds.
 
     Raises:
         SlurmError: it is no answer of a slurmrestd, or one that was cut short.
@@ -53,26 +60,27 @@ def read(reply: Reply, place: str, *, repeatable: bool = True) -> Json:
     import msgspec
 
     try:
-        answer: Any = msgspec.json.decode(reply.body)
+        told: Any = msgspec.json.decode(reply.body)
     except msgspec.DecodeError:
         raise _no_json(reply, place, repeatable=repeatable) from None
-    if not isinstance(answer, dict) or not isinstance(answer.get("errors", []), list):
+    if not isinstance(told, dict) or not isinstance(told.get("errors"), list):
         raise _stranger(place, "its JSON is of another shape")
-    if "meta" not in answer and "errors" not in answer:
-        raise _stranger(place, "its JSON is of another shape")
-    return answer
+    return Answer(reply.status, told)
 
 
-def check(answer: Mapping[str, Any], place: str, *, repeatable: bool = True) -> None:
+def check(answer: Answer, place: str, *, repeatable: bool = True) -> None:
     """Nothing, where all went well.
 
     Raises:
         SlurmkitError: of the kind that the errors in the answer speak of.
     """
-    errors = [one for one in answer.get("errors") or () if isinstance(one, dict)]
-    if not errors or all(_code(one) == NOTHING_FOUND for one in errors):
+    errors = [one for one in answer.json["errors"] if isinstance(one, dict)]
+    # v0.0.38 writes an error without a code for every change of an array, done or not.
+    if answer.status < 400 and {_code(one) for one in errors} <= {None, 0, NOTHING_FOUND}:
         return
-    raise to_typed(errors, place, repeatable=repeatable)
+    if errors and all(_code(one) == NOTHING_FOUND for one in errors):
+        return
+    raise to_typed(errors, f"{place}: HTTP {answer.status}", repeatable=repeatable)
 
 
 def to_typed(errors: Sequence[Mapping[str, Any]], place: str, *, repeatable: bool) -> SlurmkitError:
@@ -85,22 +93,19 @@ def to_typed(errors: Sequence[Mapping[str, Any]], place: str, *, repeatable: boo
     if NO_DATABASE in codes:
         return Unreachable("slurmdbd does not answer", where=where, hint=_DATABASE_HINT)
     known = next((line for line in lines if classify(line)), None)
-    if known is None and UNSPECIFIED in codes:
+    if codes == {UNSPECIFIED}:
         what = "slurmctld does not answer, or does not accept the token"
         return Unclear(what, where=where, hint=_TOKEN_HINT) if repeatable else AnswerLost(what, where=where)
-    return to_error("slurmrestd", known or "\n".join(lines), repeatable=repeatable)
+    if known is None:
+        return Refused("slurmrestd refused the request", where=where)
+    return to_error("slurmrestd", known, repeatable=repeatable)
 
 
-def is_gone(error: SlurmkitError) -> bool:
-    """Whether it says that there is no such job."""
-    return isinstance(error, JobUnknown)
-
-
-def texts(answer: Mapping[str, Any]) -> list[str]:
+def texts(answer: Answer) -> list[str]:
     """What the answer says aside of a request that was carried out."""
-    said = [answer.get("job_submit_user_msg")]
+    said = [answer.json.get("job_submit_user_msg")]
     for name in ("errors", "warnings"):
-        said += [_line(one) for one in answer.get(name) or () if isinstance(one, dict)]
+        said += [_line(one) for one in answer.json.get(name) or () if isinstance(one, dict)]
     return list(dict.fromkeys(str(line) for line in said if line))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.errors import Refused, SlurmError, Unreachable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.process import Retry
+    from slurmkit.slurm.rest.answers import Answer
     from slurmkit.slurm.rest.server import Server
     from slurmkit.slurm.rest.token import Tokens
     from slurmkit.slurm.rest.versions import Api
@@ -74,9 +76,9 @@ class Asking:
             answers.check(answer, self.place)
         except answers.Unclear as error:
             raise self._clearer(error) from None
-        return answer
+        return answer.json
 
-    def change(self, request: Request) -> Json:
+    def change(self, request: Request) -> Answer:
         """The answer to a request that changes something, whatever it says.
 
         Raises:
@@ -84,7 +86,7 @@ class Asking:
         """
         return self._patiently(request) if request.repeatable else self._once(request, self._timeout)
 
-    def once(self, request: Request, timeout: float) -> Json:
+    def once(self, request: Request, timeout: float) -> Answer:
         """The answer to a request that is sent once, whatever it says.
 
         Raises:
@@ -92,11 +94,11 @@ class Asking:
         """
         return self._once(request, timeout)
 
-    def _once(self, request: Request, timeout: float) -> Json:
+    def _once(self, request: Request, timeout: float) -> Answer:
         reply = self._connection.send(request, self._tokens.get(), timeout)
         return answers.read(reply, self.place, repeatable=request.repeatable)
 
-    def _patiently(self, request: Request) -> Json:
+    def _patiently(self, request: Request) -> Answer:
         """Again while the server cannot be reached and tries are left."""
         began, tried = self._clock.monotonic(), 0
         while True:
@@ -128,15 +130,15 @@ class Asking:
         """The versions that the server's own description names."""
         for path in ("/openapi/v3", "/openapi"):
             try:
-                told = self._patiently(Request("GET", path)).get("paths")
-            except (SlurmError, Refused):
+                told = self._connection.send(Request("GET", path), self._tokens.get(), self._timeout)
+            except SlurmError:
                 continue
-            parts = {part for path in told or () for part in str(path).split("/") if part.startswith("v0.0.")}
-            return sorted(parts)
+            if found := set(re.findall(rb"/slurm/(v\d+\.\d+\.\d+)/", told.body)):
+                return sorted(one.decode() for one in found)
         return []
 
     def _clearer(self, error: answers.Unclear) -> SlurmError:
-        """v0.0.38 says the same of a slurmctld that is away and of a bad token: slurmdbd's part says which."""
+        """v0.0.38 says the same of a slurmctld that is away and of a bad token: slurmdbd says which."""
         try:
             told = self._once(Request("GET", f"{APIS[-1].accounting}/clusters"), self._timeout)
             answers.check(told, self.place)

@@ -75,17 +75,15 @@ class Rest:
             raise Refused(
                 "slurmrestd submits to its own cluster alone", where=f"--clusters={submission.cluster}"
             )
+        content, notes = body(submission, api)
         request = Request(
-            "POST",
-            f"{api.jobs}/job/submit",
-            body=msgspec.json.encode(body(submission, api)),
-            repeatable=False,
+            "POST", f"{api.jobs}/job/submit", body=msgspec.json.encode(content), repeatable=False
         )
         answer = self._asking.once(request, max(self._timeout, SUBMIT_TIMEOUT))
         # With an id the errors are warnings, such as that no node is free at present.
-        job = answer.get("job_id")
+        job = answer.json.get("job_id")
         if isinstance(job, int) and job > 0:
-            return Submitted(JobId(job), None, "\n".join(answers.texts(answer)))
+            return Submitted(JobId(job), None, "\n".join([*notes, *answers.texts(answer)]))
         answers.check(answer, self._asking.place, repeatable=False)
         raise AnswerLost("slurmrestd did not say which job it made", where=self._asking.place)
 

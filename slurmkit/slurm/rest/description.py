@@ -54,8 +54,8 @@ OURS = frozenset({"export", "get-user-env", "ignore-pbs", "parsable", "quiet", "
 _NULLS = {"exclusive": "exclusive", "no-kill": "set", "nice": 100}
 
 
-def body(submission: Submission, api: Api) -> dict[str, Any]:
-    """What is sent for a submit.
+def body(submission: Submission, api: Api) -> tuple[dict[str, Any], list[str]]:
+    """What is sent for a submit, and what there is to say of it.
 
     Raises:
         Refused: the script cannot be read, or this API version has no way to ask for an option.
@@ -64,15 +64,16 @@ def body(submission: Submission, api: Api) -> dict[str, Any]:
         script = (submission.directory / submission.script).read_bytes().decode()
     except (OSError, ValueError) as error:
         raise Refused(f"the script cannot be sent: {error}", where=str(submission.script)) from error
-    options = completed(read_options(script, submission.arguments))
+    options = completed({"job-name": submission.script.name, **read_options(script, submission.arguments)})
     directory = options.get("chdir") or str(submission.directory)
     environment = job_environment(submission.environment, options, directory)
     asked = {name: value for name, value in options.items() if name not in OURS}
     asked["chdir"] = directory
     if api.is_plain:
-        return {"script": script, "job": {**plain(asked), "environment": environment}}
+        notes = _without_batch_signal(asked)
+        return {"script": script, "job": {**plain(asked), "environment": environment}}, notes
     pairs = [f"{name}={value}" for name, value in environment.items()]
-    return {"job": {**described(asked, api), "script": script, "environment": pairs}}
+    return {"job": {**described(asked, api), "script": script, "environment": pairs}}, []
 
 
 def fields_of(options: Mapping[str, str | None], api: Api) -> dict[str, Any]:
@@ -91,8 +92,17 @@ def completed(options: Mapping[str, str | None]) -> dict[str, str | None]:
     if "ntasks" not in made and not by_gpu and nodes is not None and nodes.isdigit():
         per_node = made.get("ntasks-per-node") or "1"
         made["ntasks"] = str(int(nodes) * int(per_node)) if per_node.isdigit() else nodes
-    made.setdefault("job-name", "sbatch")
     return made
+
+
+def _without_batch_signal(options: dict[str, str | None]) -> list[str]:
+    """Take out a warning to the script alone, which v0.0.38 does not read: the steps are not meant."""
+    if not (options.get("signal") or "").partition(":")[0].startswith(("B", "RB")):
+        return []
+    return [
+        f"slurmrestd v0.0.38 cannot be asked for --signal={options.pop('signal')}: "
+        "Slurm will not warn the script; slurmkit's agent keeps the time itself"
+    ]
 
 
 def plain(options: Mapping[str, str | None]) -> dict[str, Any]:

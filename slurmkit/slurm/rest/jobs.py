@@ -72,6 +72,9 @@ def _job(job_id: JobId, record: Mapping[str, Any], now: datetime) -> Job:
     state = wire.state(wire.need(record, "job_state"))
     nodes = tuple(expand(wire.text(wire.need(record, "nodes")) or ""))
     end = wire.moment(wire.need(record, "end_time"))
+    limit = wire.minutes(wire.need(record, "time_limit"), null=UNLIMITED)
+    # Without a limit Slurm reckons with a year, and squeue says NONE.
+    is_bounded = limit != UNLIMITED or end is None or end <= now
     return Job(
         id=job_id,
         name=str(wire.need(record, "name") or ""),
@@ -89,17 +92,23 @@ def _job(job_id: JobId, record: Mapping[str, Any], now: datetime) -> Job:
         start_time=wire.moment(record.get("start_time")) if nodes else None,
         end_time=end if state.is_final else None,
         elapsed=_elapsed(record, state.name, end if state.is_final else now) if nodes else None,
-        time_limit=wire.minutes(wire.need(record, "time_limit"), null=UNLIMITED),
+        time_limit=limit,
         nodes=nodes,
         node_count=wire.number(record.get("node_count")),
-        cpus=wire.number(record.get("cpus")),
+        cpus=wire.number(record.get("cpus")) or _cpus(record, is_allocated=bool(nodes)),
         tres=wire.tres(record.get("tres_alloc_str")) if nodes else None,
         requested_tres=None if nodes else wire.tres(record.get("tres_req_str")),
         comment=wire.text(record.get("comment")),
         working_directory=wire.text(record.get("current_working_directory")),
         restarts=wire.number(record.get("restart_cnt")),
-        ends_by=end if nodes and not state.is_final else None,
+        ends_by=end if nodes and not state.is_final and is_bounded else None,
     )
+
+
+def _cpus(record: Mapping[str, Any], *, is_allocated: bool) -> int | None:
+    """v0.0.38 writes null where nobody asked for a number of tasks."""
+    resources = wire.tres(record.get("tres_alloc_str" if is_allocated else "tres_req_str"))
+    return (resources["cpu"] if resources else 0) or None
 
 
 def _elapsed(record: Mapping[str, Any], state: str, until: datetime | None) -> timedelta | None:
