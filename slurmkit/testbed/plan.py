@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
     from slurmkit.testbed.testbed import Testbed
 
-# A testbed has one user, and nobody else can reach what stands under its root. Newer versions want the word.
-_FOR_REST = {"SLURMRESTD_SECURITY": "disable_user_check", "SLURM_JWT": "daemon"}
+# A testbed has one user, and nobody else reaches what stands under its root; a container may not unshare.
+_FOR_REST = {
+    "SLURMRESTD_SECURITY": "disable_user_check,disable_unshare_sysv,disable_unshare_files",
+    "SLURM_JWT": "daemon",
+}
 KEPT = ("HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
 

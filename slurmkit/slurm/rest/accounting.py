@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from slurmkit.slurm.exitcode import ExitCode
+    from slurmkit.slurm.rest.versions import Api
     from slurmkit.slurm.states import JobState
 
 _GOING = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
@@ -25,6 +26,7 @@ ROOT = {"root": 0}
 
 def parse(
     answer: Mapping[str, Any],
+    api: Api,
     ids: Collection[JobId] | None = None,
     *,
     user: str | None = None,
@@ -45,7 +47,7 @@ def parse(
             raw = str(wire.need(record, "job_id"))
             is_of = user is None or user in {str(record.get("user")), str(uids.get(str(record.get("user"))))}
             if is_of and (wanted is None or is_wanted(job_id, raw, wanted)):
-                found.append(_job(job_id, record, uids))
+                found.append(_job(job_id, record, api, uids))
         except ValueError as error:
             raise ValueError(f"job {record.get('job_id')}: {error}") from error
     return found
@@ -76,12 +78,15 @@ def identity(record: Mapping[str, Any]) -> JobId:
     return JobId(wire.number(wire.need(record, "job_id")) or 0)
 
 
-def _job(job_id: JobId, record: Mapping[str, Any], uids: Mapping[str, int]) -> Job:
+def _job(job_id: JobId, record: Mapping[str, Any], api: Api, uids: Mapping[str, int]) -> Job:
     state = wire.state(wire.need(record, "state", "current"))
     ended = wire.moment(wire.need(record, "time", "end")) if state.name not in _GOING else None
     nodes = tuple(expand(wire.text(wire.need(record, "nodes")) or ""))
     start = wire.moment(wire.need(record, "time", "start")) if nodes else None
     allocated, requested = (wire.tres(wire.look(record, "tres", name)) for name in ("allocated", "requested"))
+    cpus = allocated["cpu"] if allocated else 0
+    if api.is_plain and not cpus:  # so does the sacct of its time, for jobs that never ran
+        cpus = wire.number(wire.look(record, "required", "CPUs")) or 0
     steps = wire.records(record, "steps") if record.get("steps") else []
     return Job(
         id=job_id,
@@ -104,7 +109,7 @@ def _job(job_id: JobId, record: Mapping[str, Any], uids: Mapping[str, int]) -> J
         time_limit=wire.minutes(wire.look(record, "time", "limit"), null=UNLIMITED if start else None),
         nodes=nodes,
         node_count=wire.number(record.get("allocation_nodes")) or (requested["node"] if requested else None),
-        cpus=(allocated["cpu"] if allocated else 0) or wire.number(wire.look(record, "required", "CPUs")),
+        cpus=cpus,
         tres=allocated,
         requested_tres=requested,
         comment=wire.text(wire.look(record, "comment", "job")),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.rest.answers import Answer
     from slurmkit.slurm.rest.server import Server
     from slurmkit.slurm.rest.token import Tokens
+    from slurmkit.slurm.rest.transport import Params
     from slurmkit.slurm.rest.versions import Api
     from slurmkit.slurm.rest.wire import Json
 
@@ -64,13 +65,13 @@ class Asking:
             self._spoken = self._negotiate()
         return self._spoken
 
-    def question(self, path: str, params: Mapping[str, str] | None = None) -> Json:
+    def question(self, path: str, params: Params | None = None) -> Json:
         """The answer to a question that changes nothing.
 
         Raises:
             SlurmkitError: there is none, or it holds errors.
         """
-        request = Request("GET", path, params or {})
+        request = Request("GET", path, params)
         answer = self._patiently(request)
         try:
             answers.check(answer, self.place)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from slurmkit.slurm.request import Submission
     from slurmkit.slurm.rest.server import Server
     from slurmkit.slurm.rest.token import Token
+    from slurmkit.slurm.rest.transport import Params
     from slurmkit.slurm.rest.versions import Api
 
     Parsed = TypeVar("Parsed")
@@ -69,13 +70,14 @@ class Rest:
         import msgspec
 
         from slurmkit.slurm.rest.description import body
+        from slurmkit.slurm.rest.environment import current_umask
 
         api = self._api
         if submission.cluster:
             raise Refused(
                 "slurmrestd submits to its own cluster alone", where=f"--clusters={submission.cluster}"
             )
-        content, notes = body(submission, api)
+        content, notes = body(submission, api, umask=current_umask())
         request = Request(
             "POST", f"{api.jobs}/job/submit", body=msgspec.json.encode(content), repeatable=False
         )
@@ -133,7 +135,7 @@ class Rest:
 
         if since is None and ids is None:
             since = self._clock.now() - timedelta(days=1)
-        params = {"skip_steps": "false" if steps else "true"}
+        params: Params = {"skip_steps": "false" if steps else "true"}
         for name, moment in (("start_time", since), ("end_time", until)):
             if moment is not None:
                 params[name] = f"uts{int(moment.timestamp())}"
@@ -141,13 +143,11 @@ class Rest:
             params["show_duplicates"] = "true" if duplicates else "false"
         found: list[Job] = []
         for chunk in _chunks(ids):
-            asked = params | (
-                {"step": ",".join(map(str, sorted({one.job for one in chunk})))} if chunk else {}
-            )
-            answer = self._asking.question(f"{self._api.accounting}/jobs", asked)
+            answer = self._asking.question(f"{self._api.accounting}/jobs", params | self._which(chunk))
             if answer.get("jobs") is None:
                 continue
-            found += _parsed(partial(accounting.parse, answer, ids, user=user, uids=self._uids))
+            parse = partial(accounting.parse, answer, self._api, ids, user=user, uids=self._uids)
+            found += _parsed(parse)
         if not steps:
             found = [job._replace(steps=()) for job in found]
         return count_restarts(found) if duplicates else accounting.last_attempts(found)
@@ -261,7 +261,7 @@ class Rest:
         job: JobId,
         more: str = "",
         *,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         fields: Mapping[str, Any] | None = None,
         once: bool = False,
     ) -> None:
@@ -271,7 +271,7 @@ class Rest:
         request = Request(
             method,
             f"{self._api.jobs}/job/{quote(str(job), safe='')}{more}",
-            params or {},
+            params,
             None if fields is None else msgspec.json.encode(dict(fields)),
             repeatable=not once,
         )
@@ -280,6 +280,13 @@ class Rest:
 
     def _cannot(self, what: str, instead: str) -> Refused:
         return Refused(f"slurmrestd {self._api.name} has no way to {what}", hint=f"on the cluster: {instead}")
+
+    def _which(self, chunk: Collection[JobId] | None) -> Params:
+        """The jobs that are asked for: v0.0.38 takes them in one word, later versions in one word each."""
+        if not chunk:
+            return {}
+        words = list(map(str, sorted({one.job for one in chunk})))
+        return {"step": ",".join(words) if self._api.is_plain else words}
 
     def _learn(self, answer: Mapping[str, Any]) -> None:
         """The uids of users: slurmdbd's answers have their names alone."""

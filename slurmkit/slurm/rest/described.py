@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import Refused
+from slurmkit.slurm.rest.environment import implied_binding, tres_per_task
 from slurmkit.slurm.tres import parse_memory
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ JOB_FLAG = {
     "stepmgr": "STEPMGR_ENABLED",
 }
 GRES_FLAG = {"disable-binding": "GRES_BINDING_DISABLED", "enforce-binding": "GRES_BINDING_ENFORCED"}
-GPU = {"gpus": "tres_per_job", "gpus-per-node": "tres_per_node", "gpus-per-socket": "tres_per_socket",
-       "gpus-per-task": "tres_per_task"}  # fmt: skip
+GPU = {"gpus": "tres_per_job", "gpus-per-node": "tres_per_node", "gpus-per-socket": "tres_per_socket"}
+IN_TRES = frozenset({"gpus-per-task", "tres-per-task"})
 _SIGNAL = re.compile(r"(?:(?P<whom>[BR]+):)?(?P<name>[A-Za-z0-9]+)(?:@(?P<time>\d+))?")
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 EARLIEST_WARNING = 60
@@ -82,6 +83,11 @@ def described(options: Mapping[str, str | None], api: Api) -> Fields:
             made["cores_per_socket"] = _count(name, value)
         else:
             unknown.append(name)
+    if tres := tres_per_task(options):
+        made["tres_per_task"] = tres
+    if bind := implied_binding(options):
+        made["tres_bind"] = bind
+    unknown = [name for name in unknown if name not in IN_TRES]
     if unknown:
         from slurmkit.slurm.rest.description import no_field
 
@@ -241,6 +247,5 @@ _SPECIAL: dict[str, Callable[[Fields, str], None]] = {
     "time": _setter("time_limit", minutes),
     "time-min": _setter("time_minimum", minutes),
     "tmp": _setter("temporary_disk_per_node", _mebibytes),
-    "tres-per-task": lambda made, text: _add_tres(made, "tres_per_task", text),
     "wait-all-nodes": _setter("wait_all_nodes", lambda text: text == "1"),
 }

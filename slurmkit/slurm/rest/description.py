@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmkit.errors import Refused
 from slurmkit.slurm.rest.described import described
-from slurmkit.slurm.rest.environment import job_environment
+from slurmkit.slurm.rest.environment import job_environment, since_2411
 from slurmkit.slurm.rest.script import options as read_options
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ OURS = frozenset({"export", "get-user-env", "ignore-pbs", "parsable", "quiet", "
 _NULLS = {"exclusive": "exclusive", "no-kill": "set", "nice": 100}
 
 
-def body(submission: Submission, api: Api) -> tuple[dict[str, Any], list[str]]:
+def body(submission: Submission, api: Api, *, umask: int = 0o022) -> tuple[dict[str, Any], list[str]]:
     """What is sent for a submit, and what there is to say of it.
 
     Raises:
@@ -66,7 +66,9 @@ def body(submission: Submission, api: Api) -> tuple[dict[str, Any], list[str]]:
         raise Refused(f"the script cannot be sent: {error}", where=str(submission.script)) from error
     options = completed({"job-name": submission.script.name, **read_options(script, submission.arguments)})
     directory = options.get("chdir") or str(submission.directory)
-    environment = job_environment(submission.environment, options, directory)
+    environment = job_environment(submission.environment, options, directory, umask=umask)
+    if not api.is_plain:
+        environment |= since_2411(options)
     asked = {name: value for name, value in options.items() if name not in OURS}
     asked["chdir"] = directory
     if api.is_plain:

@@ -8,7 +8,6 @@ from slurmkit.errors import AnswerLost, MissingRequirement, Refused, SlurmError,
 from slurmkit.slurm.rest.server import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import ModuleType
 
     import httpx2
@@ -20,12 +19,15 @@ CONNECT_TIMEOUT = 10.0
 """Seconds to reach the server; how long it may take to answer is the caller's word."""
 
 
+Params = dict[str, "str | list[str]"]
+
+
 class Request(NamedTuple):
     """One request. `repeatable`: carried out twice, it does what it does once."""
 
     method: str
     path: str
-    params: Mapping[str, str] = {}
+    params: Params | None = None
     body: bytes | None = None
     repeatable: bool = True
 
@@ -70,7 +72,7 @@ class Connection:
             answer = client.request(
                 request.method,
                 f"{self._server.base}{request.path}",
-                params=dict(request.params) or None,
+                params=request.params or None,
                 content=request.body,
                 headers=headers,
                 timeout=library.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT)),
