@@ -71,7 +71,10 @@ def identity(record: Mapping[str, Any]) -> JobId:
     """The id of a job as sacct writes it."""
     array = wire.number(wire.look(record, "array", "job_id")) or 0
     if array:
-        return array_id(array, wire.look(record, "array", "task_id"), wire.look(record, "array", "task"))
+        throttle = wire.look(record, "array", "limits", "max", "running", "tasks")
+        return array_id(
+            array, wire.look(record, "array", "task_id"), wire.look(record, "array", "task"), throttle
+        )
     het = wire.number(wire.look(record, "het", "job_id")) or 0
     if het:
         return JobId(het, het=wire.number(wire.look(record, "het", "job_offset")) or 0)
@@ -149,8 +152,9 @@ def _max_rss(record: Mapping[str, Any]) -> int | None:
 
 def _exit_code(value: object, state: JobState, *, has_run: bool) -> ExitCode | None:
     """v0.0.38 writes `SUCCESS` and 0 for every program that ended by itself, whatever its code was."""
-    is_blind = isinstance(value, dict) and value.get("status") == "SUCCESS" and state.name != "COMPLETED"
-    return None if is_blind and has_run else wire.exit_code(value)
+    is_told = state.name == "COMPLETED" or (state.name == "CANCELLED" and not has_run)
+    is_blind = isinstance(value, dict) and value.get("status") == "SUCCESS"
+    return None if is_blind and not is_told else wire.exit_code(value)
 
 
 def _cancelled_by(record: Mapping[str, Any], state: JobState, uids: Mapping[str, int]) -> int | None:

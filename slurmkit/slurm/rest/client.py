@@ -115,8 +115,9 @@ class Rest:
             answer = self._asking.question(path)
         except JobUnknown:
             return []  # said where one job was asked for
+        found = _parsed(partial(jobs.parse, answer, self._clock.now(), ids, user=user))
         self._learn(answer)
-        return _parsed(partial(jobs.parse, answer, self._clock.now(), ids, user=user))
+        return found
 
     def accounting(
         self,

@@ -50,18 +50,28 @@ def identity(record: Mapping[str, Any]) -> JobId:
     return JobId(wire.number(wire.need(record, "job_id")) or 0)
 
 
-def array_id(array: int, task: object, waiting: object) -> JobId:
-    """The id of one task of an array, or of those that wait."""
+def array_id(array: int, task: object, waiting: object, throttle: object = None) -> JobId:
+    """The id of one task of an array, or of those that wait; `throttle` where it is told apart from them."""
     index = wire.number(task)
     if index is not None:
         return JobId(array, task=index)
     tasks = wire.text(waiting)
     if tasks is None:
         return JobId(array)
-    body, percent, throttle = tasks.partition("%")
+    body, percent, limit = tasks.partition("%")
+    if not percent and (at_once := wire.number(throttle)):
+        percent, limit = "%", str(at_once)
+    if body.startswith("0x"):
+        body = _bits(body)
     if CUT in body:
         body = body.partition(CUT)[0].rpartition(",")[0]
-    return JobId(array, tasks=TaskSet.parse(body + percent + throttle)) if body else JobId(array)
+    return JobId(array, tasks=TaskSet.parse(body + percent + limit)) if body else JobId(array)
+
+
+def _bits(text: str) -> str:
+    """Slurmdbd's own form of a list of tasks: one bit for each."""
+    bits = int(text, 16)
+    return ",".join(str(task) for task in range(bits.bit_length()) if bits >> task & 1)
 
 
 def _is_of(record: Mapping[str, Any], user: str | None) -> bool:

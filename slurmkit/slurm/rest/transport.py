@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """Sends requests to one server, over connections that it keeps open."""
+    """Sends requests to one server, each over a connection of its own."""
 
     def __init__(self, server: Server) -> None:
         self._server = checked(server)
@@ -90,8 +90,12 @@ class Connection:
     def _open(self, library: ModuleType) -> httpx2.Client:
         if self._client is None:
             # No proxy, and no credentials of ~/.netrc: the token goes to the server that was named.
+            # No connection is kept: one that the server has closed meanwhile would lose a submit's answer.
             transport = library.HTTPTransport(
-                verify=_verification(self._server), uds=self._server.socket, trust_env=False
+                verify=_verification(self._server),
+                uds=self._server.socket,
+                trust_env=False,
+                limits=library.Limits(max_keepalive_connections=0),
             )
             made: httpx2.Client = library.Client(transport=transport, trust_env=False, follow_redirects=False)
             self._client = made
