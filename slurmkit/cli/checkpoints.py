@@ -170,7 +170,7 @@ def _find(name: str) -> Place:
 
 
 def _of_run(paths: RunPaths) -> Place:
-    from slurmkit.run.record import load
+    from slurmkit.run.record import load, start_directory
     from slurmkit.spec.loading import load_resolved
 
     wanted = load_resolved(paths.job_toml).checkpoint
@@ -181,7 +181,7 @@ def _of_run(paths: RunPaths) -> Place:
             hint="name the folder instead: slurmkit checkpoints PATH",
         )
     record = load(paths)
-    directory = Path(record.directory) if record else paths.root
+    directory = start_directory(paths, record) if record else paths.root
     return Place(directory / wanted.path, wanted.layout, paths.verdicts)
 
 

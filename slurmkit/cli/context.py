@@ -78,11 +78,12 @@ def connect(cluster: str | None = None) -> Slurm:
 
     Raises:
         JobFileError: a profile is wrong.
+        UsageError: a profile does not say which cluster.
         MissingRequirement: the client that a profile names cannot be used here.
     """
-    from slurmkit.slurm.client import open_client
+    from slurmkit.run import clients
 
-    return open_client(profile().client, clusters=cluster or profile().clusters, clock=system_clock())
+    return clients.connect(profile(), cluster, clock=system_clock())
 
 
 @functools.cache
@@ -91,13 +92,13 @@ def connect_to_watch(cluster: str | None = None) -> Slurm:
 
     Raises:
         JobFileError: a profile is wrong.
+        UsageError: a profile does not say which cluster.
         MissingRequirement: the client that a profile names cannot be used here.
     """
-    from slurmkit.slurm.client import open_client
+    from slurmkit.run import clients
     from slurmkit.slurm.process import NEVER
 
-    clusters = cluster or profile().clusters
-    return open_client(profile().client, clusters=clusters, clock=system_clock(), retry=NEVER)
+    return clients.connect(profile(), cluster, clock=system_clock(), retry=NEVER)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from slurmkit.recovery.judging import decided, diagnosed
 from slurmkit.recovery.past import past
 from slurmkit.recovery.policy import decide, retry_of
 from slurmkit.run import events, history, waiting
+from slurmkit.run.record import start_directory
 from slurmkit.run.resubmit import locked, resubmit
 from slurmkit.run.survey import MARGIN, ask, open_dossier, settle
 
@@ -303,7 +304,7 @@ def _checkpoint_step(case: _Case, spec: JobSpec) -> int | None:
     from slurmkit.checkpoint.choice import choose
 
     made = case.dossier.record
-    root = Path(made.directory if made else "") / spec.checkpoint.path
+    root = (start_directory(case.paths, made) if made else Path()) / spec.checkpoint.path
     chosen = choose(root, spec.checkpoint.layout, kept=case.paths.verdicts).chosen
     return chosen.step if chosen else None
 

@@ -40,7 +40,7 @@ class Run:
         if not isinstance(run, RunPaths):
             run = resolve(os.fspath(run), index_of(os.environ))
         self.paths = run
-        self._connect = _commands if slurm is None else lambda _: slurm
+        self._connect = usual_client if slurm is None else lambda _: slurm
         self._clock = clock if clock is not None else SystemClock()
 
     @property
@@ -101,12 +101,18 @@ def submit(
     loaded = load(job, overrides) if isinstance(job, str | os.PathLike) else job
     clock = clock if clock is not None else SystemClock()
     place = Place(directory=Path.cwd(), environ=os.environ, runs=index_of(os.environ), clock=clock)
-    receipt = submit_once(loaded, place, slurm=slurm or _commands(loaded.profile.clusters), template=template)
+    receipt = submit_once(loaded, place, slurm=slurm or usual_client(None), template=template)
     return Run(receipt.prepared.paths, slurm=slurm, clock=clock)
 
 
 @functools.cache
-def _commands(cluster: str | None) -> Slurm:
-    from slurmkit.slurm.commands import Commands
+def usual_client(cluster: str | None) -> Slurm:
+    """The client for a cluster as the profiles say; None is the usual one.
 
-    return Commands(clusters=cluster)
+    Raises:
+        JobFileError: a profile is wrong.
+    """
+    from slurmkit.run.clients import connect
+    from slurmkit.spec.profile import read_profile
+
+    return connect(read_profile(), cluster, clock=SystemClock())

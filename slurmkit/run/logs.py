@@ -85,12 +85,15 @@ def batch_logs(dossier: Dossier) -> list[Path]:
         task = "_*" if record is not None and record.array is not None else ""
         pattern = f"{glob.escape(str(dossier.paths.all_logs))}/{job_id}{task}.out"
     else:
+        from slurmkit.run.record import start_directory
         from slurmkit.spec.patterns import as_glob
 
         values = {"A": job_id, "x": record.name, "u": record.user}
         if record.array is None:  # each task of an array has a job id of its own
             values |= {"j": job_id, "J": job_id}
-        pattern = str(Path(glob.escape(record.directory)) / as_glob(record.output, values))
+        pattern = str(
+            Path(glob.escape(str(start_directory(dossier.paths, record)))) / as_glob(record.output, values)
+        )
     return sorted(map(Path, glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from slurmkit.run.survey import Connect, Dossier
     from slurmkit.slurm.clock import Clock
     from slurmkit.slurm.ids import JobId
-    from slurmkit.slurm.protocol import Slurm
     from slurmkit.slurm.records import Job
 
 
@@ -126,18 +125,13 @@ def cost_frame(
         raise MissingRequirement(
             "pandas is not installed", hint="pip install 'slurmkit-hpc[reports]'"
         ) from error
+    from slurmkit.run.handle import usual_client
     from slurmkit.slurm.clock import SystemClock
 
-    rows = list(_rows(_paths(runs), connect or functools.cache(_commands), clock or SystemClock()))
+    rows = list(_rows(_paths(runs), connect or usual_client, clock or SystemClock()))
     frame = pandas.DataFrame(rows).convert_dtypes()
     lost = [name for name in frame.columns if name.startswith("lost_hours_")]
     return frame.fillna(dict.fromkeys(lost, 0.0))
-
-
-def _commands(cluster: str | None) -> Slurm:
-    from slurmkit.slurm.commands import Commands
-
-    return Commands(clusters=cluster)
 
 
 def _paths(runs: Iterable[str | os.PathLike[str] | RunPaths | Run] | None) -> list[RunPaths]:

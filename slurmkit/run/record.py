@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slurmkit.launch.files import write_atomically
@@ -40,12 +41,34 @@ class RunRecord(NamedTuple):
     recovers: bool = False
     """Whether the run goes on after its job has ended: it has [checkpoint] or [retry], and an agent."""
     version: str = ""
+    remote: str | None = None
+    """The `[clusters.NAME]` of who submitted it from elsewhere; then `directory` and `python` are there."""
+    seen_as: str | None = None
+    """What the run directory is called there."""
 
 
 def save(paths: RunPaths, record: RunRecord) -> None:
     """Write `run.json`."""
     fields = record._asdict() | {"format": FORMAT, "created": record.created.timestamp()}
     write_atomically(paths.run_json, json.dumps(fields, indent=1).encode("ascii") + b"\n")
+
+
+def start_directory(paths: RunPaths, record: RunRecord) -> Path:
+    """Where the job starts, as this machine names it; submitted elsewhere, the record has the other name.
+
+    The run directory is known by both names; what they end in alike is the same folder.
+    """
+    directory = Path(record.directory)
+    if record.seen_as is None:
+        return directory
+    here, there = paths.root.parts, Path(record.seen_as).parts
+    alike = 0
+    while alike < min(len(here), len(there)) and here[-alike - 1] == there[-alike - 1]:
+        alike += 1
+    above = Path(*there[: len(there) - alike])
+    if not directory.is_relative_to(above):
+        return directory
+    return Path(*here[: len(here) - alike]) / directory.relative_to(above)
 
 
 def load(paths: RunPaths) -> RunRecord | None:

@@ -17,7 +17,7 @@ from slurmkit.errors import AnswerLost, UsageError
 from slurmkit.launch.files import write_atomically
 from slurmkit.run import events, history, record
 from slurmkit.run.identity import later_tag
-from slurmkit.run.submit import render_submission, submit_noted, submitting_environment
+from slurmkit.run.submit import LOGIN, render_submission, submit_noted, submitting_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +153,7 @@ def _written(paths: RunPaths, spec: JobSpec, made: record.RunRecord, number: int
     while True:
         tag = later_tag(paths.run_id, number)
         rendered, submission = render_submission(
-            spec, made, paths, tag=tag, environment=kept_environment(paths, spec)
+            spec, made, paths, tag=tag, environment=_environment(paths, spec, made)
         )
         if _claim(paths, tag):
             write_atomically(submission.script, rendered.text.encode("utf-8", "surrogateescape"))
@@ -221,6 +221,13 @@ def _excluded(own: object, more: Sequence[str]) -> str:
         return fold({*expand_set(text), *more})
     except ValueError as error:
         raise UsageError(f"`exclude` is no list of nodes: {error}", where=text) from error
+
+
+def _environment(paths: RunPaths, spec: JobSpec, made: record.RunRecord) -> Mapping[str, str]:
+    """The variables of a later submit: those of the first, as far as they are known here."""
+    if made.remote is not None and "SLURM_JOB_ID" not in os.environ:
+        return LOGIN
+    return kept_environment(paths, spec)
 
 
 def kept_environment(paths: RunPaths, spec: JobSpec) -> dict[str, str]:

@@ -120,7 +120,8 @@ def _checkpoint(dossier: Dossier, spec: JobSpec, wanted: str) -> Path:
     if section is None:
         raise UsageError("the run's job file has no [checkpoint]", hint="--set checkpoint.path=...")
     if wanted.isdigit() and not Path(wanted).exists():
-        root = Path(dossier.record.directory if dossier.record else "") / section.path
+        start = record.start_directory(dossier.paths, dossier.record) if dossier.record else Path()
+        root = start / section.path
         step = int(wanted)
         found = [one for one in survey(root, section.layout, kept=dossier.paths.verdicts) if one.step == step]
         if not found:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     from slurmkit.slurm.protocol import Slurm
     from slurmkit.slurm.request import Submitted
     from slurmkit.spec import Loaded
+    from slurmkit.spec.clusters import Cluster
     from slurmkit.spec.model import JobSpec
 
 MANAGED = "managed"
 PLAIN = "plain"
 """Of the templates, the one that needs nothing of slurmkit on the nodes."""
+LOGIN: Final = MappingProxyType({"SLURM_GET_USER_ENV": "1"})
+"""The variables of a job that is submitted from elsewhere: those of the user's login there."""
+
 TRIES = 5
 """For a run id that is not taken; one in 16 million is."""
 
@@ -45,6 +50,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     runs: index.Index
     clock: Clock
+    remote: Cluster | None = None
+    """The cluster elsewhere that gets the job; the variables of this machine are not for it."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,22 +94,41 @@ def prepare(loaded: Loaded, place: Place, *, template: str = MANAGED) -> Prepare
         created=now,
         user=_user(),
         host=os.uname().nodename,
-        directory=str(loaded.directory),
+        directory=str(_there(place, loaded.directory)),
         job_file=str(loaded.path.absolute()),
         # A later submit may come from another directory.
         template=template if template in {MANAGED, PLAIN} else str(path_from(Path.cwd(), template)),
         array=_text(spec, "array"),
         clusters=_text(spec, "clusters"),
         output=_text(spec, "output"),
-        python=sys.executable,
+        python=_python(place, template),
         recovers=recovers(spec, template),
         version=__version__,
+        remote=place.remote.name if place.remote else None,
+        seen_as=str(place.remote.there(root)) if place.remote else None,
     )
-    environment, stripped = submitting_environment(spec, place.environ)
+    environment, stripped = (LOGIN, ()) if place.remote else submitting_environment(spec, place.environ)
     rendered, submission = render_submission(spec, made, paths, tag=made.id, environment=environment)
     return Prepared(
         paths=paths, record=made, spec=spec, rendered=rendered, submission=submission, stripped=stripped
     )
+
+
+def _there(place: Place, path: Path) -> Path:
+    """What a path here is called where the job runs."""
+    return place.remote.there(path) if place.remote else path
+
+
+def _python(place: Place, template: str) -> str:
+    """The Python that the agent runs in."""
+    if place.remote is None:
+        return sys.executable
+    if place.remote.python is None and template == MANAGED:
+        raise UsageError(
+            f"cluster {place.remote.name!r}: which Python there has slurmkit is not known",
+            hint=f"set python under [clusters.{place.remote.name}], or submit with --template plain",
+        )
+    return place.remote.python or "python3"
 
 
 def recovers(spec: JobSpec, template: str) -> bool:
@@ -115,8 +141,10 @@ def submitting_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables of a shell that a job submitted from it gets, and the names of those that it does not."""
     from slurmkit.launch.environment import as_started
-    from slurmkit.slurm.environment import strip
+    from slurmkit.slurm.environment import TOKEN, strip
 
+    # A token is for the call to Slurm; what keeps a run's variables must not keep it.
+    environ = {name: value for name, value in environ.items() if name != TOKEN}
     return strip(as_started(environ), keep=spec.environment.keep)
 
 
@@ -128,7 +156,7 @@ def render_submission(
     tag: str,
     environment: Mapping[str, str],
 ) -> tuple[Rendered, Submission]:
-    """The script of one submit of a run, and how it is handed to sbatch; nothing is written.
+    """The script of one submit of a run, and how it is handed to Slurm; nothing is written.
 
     Raises:
         UsageError: the job cannot be written as a script, or the user's template fails.
@@ -138,7 +166,7 @@ def render_submission(
     directory = Path(made.directory)
     rendered = render(
         spec,
-        run_directory=paths.root,
+        run_directory=Path(made.seen_as) if made.seen_as else paths.root,
         run_id=paths.run_id,
         tag=tag,
         python=made.python or sys.executable,
@@ -211,7 +239,7 @@ def _make_run(loaded: Loaded, place: Place, template: str) -> tuple[Prepared, tu
     for _ in range(TRIES):
         prepared = prepare(loaded, place, template=template)
         try:
-            return prepared, _create(prepared, place.runs)
+            return prepared, _create(prepared, place)
         except OSError as error:
             if isinstance(error, FileExistsError) and error.filename == str(prepared.paths.root):
                 continue
@@ -223,7 +251,7 @@ def _make_run(loaded: Loaded, place: Place, template: str) -> tuple[Prepared, tu
     raise UsageError(f"no free run id after {TRIES} tries", where=str(prepared.paths.root.parent))
 
 
-def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
+def _create(prepared: Prepared, place: Place) -> tuple[str, ...]:
     """Write the run directory; what went wrong without standing in the way comes back as notes."""
     from slurmkit.spec import resolved_toml
 
@@ -231,13 +259,13 @@ def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
     paths.root.parent.mkdir(parents=True, exist_ok=True)
     paths.root.mkdir()
     paths.all_logs.mkdir()
-    for folder in _log_folders(prepared):
+    for folder in _log_folders(prepared, place.remote):
         folder.mkdir(parents=True, exist_ok=True)
     # What is secret stands in no script; a resume needs it all the same.
     mode = 0o600 if prepared.rendered.environment else 0o666
     write_atomically(paths.job_toml, resolved_toml(prepared.spec).encode("utf-8", "surrogateescape"), mode)
     write_atomically(paths.job_sbatch, prepared.rendered.text.encode("utf-8", "surrogateescape"))
-    if prepared.record.recovers:
+    if prepared.record.recovers and prepared.record.remote is None:
         _keep_environment(prepared)
     if prepared.record.template != PLAIN:
         from slurmkit.launch import archive
@@ -245,7 +273,7 @@ def _create(prepared: Prepared, runs: index.Index) -> tuple[str, ...]:
         archive.build(paths.launch_archive)
     record.save(paths, prepared.record)
     try:
-        index.register(runs, paths)
+        index.register(place.runs, paths)
     except OSError as error:
         return (
             f"the run is not in the list of runs ({error.strerror}: {error.filename}); name it by its path",
@@ -267,7 +295,7 @@ def _keep_environment(prepared: Prepared) -> None:
     write_atomically(prepared.paths.environment, text.encode("ascii"), 0o600)
 
 
-def _log_folders(prepared: Prepared) -> list[Path]:
+def _log_folders(prepared: Prepared, remote: Cluster | None) -> list[Path]:
     """The folders of logs that the job file names: sbatch makes none, and the job dies without a word."""
     from slurmkit.spec.patterns import expand
 
@@ -275,7 +303,10 @@ def _log_folders(prepared: Prepared) -> list[Path]:
     start = prepared.submission.directory / (_text(spec, "chdir") or "")
     values = {"u": prepared.record.user, "x": spec.name}
     patterns = [pattern for name in ("output", "error") if (pattern := _text(spec, name))]
-    return [(start / expand(pattern, values)).parent for pattern in patterns]
+    folders = [(start / expand(pattern, values)).parent for pattern in patterns]
+    if remote is None:
+        return folders
+    return [seen for folder in folders if (seen := remote.here(folder))]
 
 
 def _with_job_ids(spec: JobSpec, runs: index.Index) -> JobSpec:

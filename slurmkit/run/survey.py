@@ -52,6 +52,10 @@ class Dossier(NamedTuple):
     @property
     def cluster(self) -> str | None:
         """The cluster that took the job, or else those that it was offered to; None is the usual one."""
+        if self.record and self.record.remote:
+            from slurmkit.run.clients import elsewhere
+
+            return elsewhere(self.record.remote)
         return self.history.cluster or (self.record.clusters if self.record else None)
 
     @property

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from slurmkit.slurm.process import Answer, Retry
     from slurmkit.slurm.protocol import Slurm
 
-CLIENTS = ("auto", "commands", "pyslurm")
 CONFIGURATIONS = (
     "/etc/slurm/slurm.conf",
     "/run/slurm/conf/slurm.conf",  # of a configless slurmd or sackd
@@ -48,17 +47,19 @@ def open_client(
     *,
     clusters: str | None,
     clock: Clock,
-    retry: Retry = by_commands.READ,
+    retry: Retry | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Slurm:
-    """The client for the process's own environment; `wanted` is one of `CLIENTS`.
+    """The client for the process's own environment, of a cluster that Slurm's library here reaches.
 
     Raises:
         MissingRequirement: pyslurm was asked for by name, and cannot be used here.
     """
     environ = os.environ if environ is None else environ
-    commands = by_commands.Commands(environment=environ, clusters=clusters, clock=clock, retry=retry)
-    if choose(wanted, clusters=clusters, clock=clock, environ=environ).client == "commands":
+    commands = by_commands.Commands(
+        environment=environ, clusters=clusters, clock=clock, retry=retry or by_commands.READ
+    )
+    if choose(wanted, clusters=clusters, clock=clock, environ=environ).client != "pyslurm":
         return commands
     from slurmkit.slurm.pyslurm import PySlurm
 
@@ -71,8 +72,8 @@ def choose(wanted: str, *, clusters: str | None, clock: Clock, environ: Mapping[
     Raises:
         MissingRequirement: pyslurm was asked for by name, and cannot be used here.
     """
-    if wanted == "commands":
-        return Choice("commands", 'asked for by [slurm] client = "commands"')
+    if wanted in {"commands", "rest"}:
+        return Choice(wanted, f'asked for by [slurm] client = "{wanted}"')
     hindrance = _hindrance(clusters, clock, environ)
     if hindrance is None:
         return Choice("pyslurm", "is installed, can be imported, and was built for this Slurm")

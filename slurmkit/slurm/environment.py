@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-WHERE_SLURM_IS = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
+TOKEN = "SLURM_JWT"  # noqa: S105 - its name, not its text
+"""The variable of a JSON Web Token: a password, which no job and no file gets."""
+
+WHERE_SLURM_IS = ("SLURM_CONF", "SLURM_CONF_SERVER", TOKEN, "SLURM_CLUSTERS")
 """Stay: they say which Slurm to talk to, as whom, and which of its clusters; they ask for nothing."""
 
 LEAKING_PREFIXES = (

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from slurmkit.testbed.layout import Layout
     from slurmkit.testbed.testbed import Testbed
 
-# A testbed has one user, and nobody else reaches what stands under its root; a container may not unshare.
-_FOR_REST = {
-    "SLURMRESTD_SECURITY": "disable_user_check,disable_unshare_sysv,disable_unshare_files",
-    "SLURM_JWT": "daemon",
-}
+NOBODY = "65534"
 KEPT = ("HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -44,7 +40,7 @@ def plan(testbed: Testbed, programs: Mapping[str, str]) -> dict[str, Daemon]:
         name: Daemon(
             name=name,
             argv=_argv(name, testbed, programs),
-            environment=environment | _FOR_REST if name == "slurmrestd" else environment,
+            environment=environment | _for_rest() if name == "slurmrestd" else environment,
             address=_address(name, testbed),
             log=layout.log(name),
             output=layout.output(name),
@@ -83,11 +79,27 @@ def _argv(name: str, testbed: Testbed, programs: Mapping[str, str]) -> tuple[str
         case "slurmrestd":
             # By token alone: over rest_auth/local whoever has its own uid would need none.
             listen = (f"127.0.0.1:{testbed.ports[name]}", f"unix:{layout.rest_socket}")
-            return (programs["slurmrestd"], "-f", str(layout.conf), "-a", "rest_auth/jwt", *listen)
+            return (*_as_nobody(), programs[name], "-f", str(layout.conf), "-a", "rest_auth/jwt", *listen)
         case _:
             node = name.removeprefix("slurmd-")
             slurmd = (programs["slurmd"], "-D", "-N", node, "-f", str(layout.conf))
             return namespace.as_node(layout.hosts, node, slurmd) if testbed.named else slurmd
+
+
+def _for_rest() -> dict[str, str]:
+    """Slurmrestd may not run as SlurmUser: where nobody else can be had, it is told that this is a test."""
+    security = ["disable_unshare_sysv", "disable_unshare_files"]  # a container does not let it
+    if os.geteuid() != 0:
+        security.append("disable_user_check")
+    return {"SLURMRESTD_SECURITY": ",".join(security), "SLURM_JWT": "daemon"}
+
+
+def _as_nobody() -> tuple[str, ...]:
+    """Another user than SlurmUser, who sees the testbed's files all the same."""
+    if os.geteuid() != 0:
+        return ()
+    capabilities = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *capabilities)
 
 
 def _address(name: str, testbed: Testbed) -> int | Path:

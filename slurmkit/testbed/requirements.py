@@ -19,10 +19,11 @@ PACKAGES_OF = {
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
     "slurmrestd": "slurmrestd slurm-wlm-jwt-plugin",
+    "setpriv": "util-linux",
     "setsid": "util-linux",
 }
 FOR_ACCOUNTING = frozenset({"slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr"})
-FOR_REST = frozenset({"slurmrestd"})
+FOR_REST = frozenset({"slurmrestd", "setpriv"})
 
 
 def search_path() -> str:

@@ -39,6 +39,7 @@ CLIENTS = ("commands", "rest", "rest over a unix socket")
 ITS_OWN = frozenset(
     {"JobId", "ArrayJobId", "Command", "SubmitTime", "AccrueTime", "EligibleTime", "StartTime", "Priority"}
     | {"StdErr", "StdOut", "StdIn", "LastSchedEval", "OOMKillStep", "Scheduler", "AllocNode:Sid"}
+    | {"SubmitLine"}
 )
 """Of what scontrol shows of a job: what no two jobs have alike, and on which slurmctld acts by itself."""
 HOSTILE = ["a|b", "x y", "é", "-x $HOME `id` 'q'", "12_[1-3]", 'say "hi"']
@@ -202,7 +203,7 @@ class TestTheSameRecords:
             {"duplicates": True},
             {"user": "root"},
             {"user": str(os.getuid())},
-            {"user": "nobody"},
+            {"user": "daemon"},
             {
                 "since": datetime.now(UTC) - timedelta(hours=1),
                 "until": datetime.now(UTC) + timedelta(hours=1),

@@ -187,7 +187,7 @@ class Rest:
         """As `Slurm.requeue`; before v0.0.45 refused: the API has no way to."""
         if not self._api.requeues:
             raise self._cannot("requeue a job", f"scontrol {'requeuehold' if hold else 'requeue'} {job}")
-        self._change("GET", job, "/requeue", params={"flags": "Hold"} if hold else {}, once=True)
+        self._change("GET", job, "/requeue", params={"Hold": "true"} if hold else {}, once=True)
 
     def hold(self, job: JobId) -> None:
         """As `Slurm.hold`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from slurmkit.slurm.rest.token import VARIABLE as TOKEN
+from slurmkit.slurm.environment import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

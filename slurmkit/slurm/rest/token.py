@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurmkit.errors import MissingRequirement, Refused, SlurmkitError
 from slurmkit.slurm import process
+from slurmkit.slurm.environment import TOKEN as VARIABLE
 from slurmkit.slurm.environment import for_reading
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from slurmkit.slurm.clock import Clock
 
-VARIABLE = "SLURM_JWT"
 MARGIN = 10.0
 """Seconds before its end from which on a token is not used any more: it must outlive the request."""
 
