@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slurmkit.run.state import RunState
     from slurmkit.run.submit import Prepared, Receipt
     from slurmkit.spec import Loaded
+    from slurmkit.spec.clusters import Cluster
 
 
 @click.command()
@@ -27,16 +28,27 @@ if TYPE_CHECKING:
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: resources.time=2h."
 )
 @click.option("--template", default="managed", show_default=True, help="managed, plain, or a file.")
+@click.option(
+    "--cluster", metavar="NAME", help="Submit elsewhere, through slurmrestd: [clusters.NAME] of the profile."
+)
 @click.option("--dry-run", is_flag=True, help="Print the script and the sbatch line; touch nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; pass the job's exit code on.")
 @click.option("--follow", is_flag=True, help="Print the log of rank 0 as it grows; implies --wait.")
 @output
 def command(
-    *, job: str, overrides: tuple[str, ...], template: str, dry_run: bool, wait: bool, follow: bool
+    *,
+    job: str,
+    overrides: tuple[str, ...],
+    template: str,
+    cluster: str | None,
+    dry_run: bool,
+    wait: bool,
+    follow: bool,
 ) -> Answer | int:
     """Submit a job file. The run id is printed on stdout, all else on stderr.
 
-    The run directory is made under `runs` here; the job starts in the directory of the job file.
+    The run directory is made under `runs` here; the job starts in the directory of the job file. With
+    --cluster both must be on a file system that the cluster sees, and no variables of this shell reach it.
 
     --json gives: id, name, job_id, cluster, directory, stripped (variables that the job does not get), notes.
     With --dry-run: id, directory, script, command, stripped, notes; with --wait, what `status` gives.
@@ -51,13 +63,14 @@ def command(
         raise UsageError("--follow prints the log, --json JSON: both on stdout is neither")
     loaded = load(job, overrides)
     clock = system_clock()
-    place = Place(directory=Path.cwd(), environ=os.environ, runs=runs_index(), clock=clock)
+    remote = _remote(loaded, cluster)
+    place = Place(directory=Path.cwd(), environ=os.environ, runs=runs_index(), clock=clock, remote=remote)
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     if dry_run:
-        return _dry(prepare(loaded, place, template=template))
+        return _dry(prepare(loaded, place, template=template), remote)
     try:
-        receipt = submit(loaded, place, slurm=connect(_clusters(loaded)), template=template)
+        receipt = submit(loaded, place, slurm=connect(_clusters(loaded, remote)), template=template)
     except KeyboardInterrupt:
         note("\ninterrupted; `slurmkit status` tells whether Slurm has taken the job")
         raise
@@ -75,8 +88,21 @@ def command(
     return Answer(data=row(receipt.prepared.paths, state, clock.now()), exit_code=exit_code)
 
 
-def _clusters(loaded: Loaded) -> str | None:
-    """Where the job is offered, and is looked for should sbatch's answer be lost."""
+def _remote(loaded: Loaded, name: str | None) -> Cluster | None:
+    """The cluster elsewhere that is meant, if one is."""
+    if name is None and loaded.profile.client == "auto":
+        return None
+    from slurmkit.run.clients import find
+
+    return find(loaded.profile, name)
+
+
+def _clusters(loaded: Loaded, remote: Cluster | None) -> str | None:
+    """Where the job is offered, and is looked for should the answer be lost."""
+    if remote is not None:
+        from slurmkit.run.clients import elsewhere
+
+        return elsewhere(remote.name)
     clusters = loaded.spec.resources.get("clusters")
     return None if clusters is None else str(clusters)
 
@@ -120,8 +146,8 @@ def _until_over(paths: RunPaths, *, follow: bool) -> RunState:
     return wait_for(watch_runs([paths]), [paths])[0]
 
 
-def _dry(prepared: Prepared) -> Answer:
-    """The script on stdout; how sbatch would be called on stderr, so that the script can be redirected."""
+def _dry(prepared: Prepared, remote: Cluster | None) -> Answer:
+    """The script on stdout; how it would be submitted on stderr, so that the script can be redirected."""
     import shlex
 
     from slurmkit.slurm.commands import sbatch_arguments
@@ -129,7 +155,10 @@ def _dry(prepared: Prepared) -> Answer:
     argv = sbatch_arguments(prepared.submission)
     for text in _notes(prepared):
         note(text)
-    note(f"would run in {prepared.submission.directory}:\n  {shlex.join(argv)}")
+    if remote is None:
+        note(f"would run in {prepared.submission.directory}:\n  {shlex.join(argv)}")
+    else:
+        note(f"would be sent to {remote.url}, to start in {prepared.submission.directory}")
     data = {
         "id": prepared.paths.run_id,
         "directory": str(prepared.paths.root),

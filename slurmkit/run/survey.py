@@ -145,16 +145,18 @@ def _is_array(dossier: Dossier) -> bool:
 
 
 def _merged(live: Sequence[Job], past: Sequence[Job]) -> list[Job]:
-    """One record per job: accounting tells more of an end, but learns of it later."""
+    """One record per job: accounting tells more of an end, but learns of it later and may lack its code."""
     told = {job.id: job for job in past}
     for job in live:
         if job.id not in told or not told[job.id].state.is_final:
             told[job.id] = job
+        elif told[job.id].exit_code is None:
+            told[job.id] = told[job.id]._replace(exit_code=job.exit_code)
     return list(told.values())
 
 
 def _queue(asking: Sequence[Dossier], slurm: Slurm, max_age: float) -> list[Job]:
-    users = {dossier.record.user if dossier.record else None for dossier in asking}
+    users = {_user_of(dossier) for dossier in asking}
     if len(users) == 1 and (user := users.pop()):
         # All of the user's jobs: the same question from every process, so that one answer serves them all.
         return slurm.jobs(user=user, max_age=max_age)
@@ -167,8 +169,13 @@ def _accounting(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age:
     ids = [one.job_id for one in asking if one.job_id and not one.history.resubmitting]
     if len(ids) == len(asking):
         return slurm.accounting(ids, since=since, max_age=max_age)
-    users = {dossier.record.user for dossier in asking if dossier.record}
-    return slurm.accounting(since=since, user=",".join(sorted(users)), max_age=max_age)
+    users = {user for dossier in asking if (user := _user_of(dossier))}
+    return slurm.accounting(since=since, user=",".join(sorted(users)) or None, max_age=max_age)
+
+
+def _user_of(dossier: Dossier) -> str | None:
+    """Whose jobs are looked through; nobody knows here what the user is called on a cluster elsewhere."""
+    return dossier.record.user if dossier.record and dossier.record.remote is None else None
 
 
 def _start(dossier: Dossier) -> datetime | None:

@@ -32,7 +32,7 @@ def parse(
     user: str | None = None,
     uids: Mapping[str, int] = ROOT,
 ) -> list[Job]:
-    """The job records of an answer, every attempt, of those ids or all, of that user or all.
+    """The job records of an answer, every attempt, of those ids or all, of those users (with commas) or all.
 
     `uids` are those of users that slurmctld has told: slurmdbd's answers have names in their place.
 
@@ -45,7 +45,8 @@ def parse(
         try:
             job_id = identity(record)
             raw = str(wire.need(record, "job_id"))
-            is_of = user is None or user in {str(record.get("user")), str(uids.get(str(record.get("user"))))}
+            names = {str(record.get("user")), str(uids.get(str(record.get("user"))))}
+            is_of = user is None or not names.isdisjoint(user.split(","))
             if is_of and (wanted is None or is_wanted(job_id, raw, wanted)):
                 found.append(_job(job_id, record, api, uids))
         except ValueError as error:

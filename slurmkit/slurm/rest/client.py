@@ -142,6 +142,8 @@ class Rest:
                 params[name] = f"uts{int(moment.timestamp())}"
         if not self._api.is_plain:
             params["show_duplicates"] = "true" if duplicates else "false"
+            if user is not None:
+                params["users"] = user
         found: list[Job] = []
         for chunk in _chunks(ids):
             answer = self._asking.question(f"{self._api.accounting}/jobs", params | self._which(chunk))

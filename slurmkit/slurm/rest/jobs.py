@@ -75,7 +75,8 @@ def _bits(text: str) -> str:
 
 
 def _is_of(record: Mapping[str, Any], user: str | None) -> bool:
-    return user is None or user in {str(record.get("user_name")), str(record.get("user_id"))}
+    names = {str(record.get("user_name")), str(record.get("user_id"))}
+    return user is None or not names.isdisjoint(user.split(","))
 
 
 def _job(job_id: JobId, record: Mapping[str, Any], now: datetime) -> Job:
