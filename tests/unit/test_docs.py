@@ -11,6 +11,10 @@ import pytest
 
 import slurmkit
 from slurmkit.run.paths import RunPaths
+from slurmkit.slurm.rest.versions import APIS
+from slurmkit.spec.clusters import KEYS
+from slurmkit.spec.profile import CLIENTS
+from tests.cluster.contract import CANNOT, FORCED
 
 ROOT = Path(slurmkit.__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
@@ -43,6 +47,23 @@ def test_every_variable_that_the_code_names_is_in_the_manual() -> None:
     sources = [*(ROOT / "slurmkit").rglob("*.py"), *(ROOT / "templates").rglob("*.j2")]
     used = {name for path in sources for name in VARIABLE.findall(path.read_text(encoding="utf-8"))}
     assert sorted(used - set(VARIABLE.findall(manual))) == []
+
+
+def test_every_key_of_a_cluster_and_every_version_of_the_api_is_in_the_manual() -> None:
+    manual = (ROOT / "docs" / "howto" / "rest.md").read_text(encoding="utf-8")
+    words = [*KEYS, *(api.name for api in APIS), *CLIENTS]
+    assert [word for word in words if f"`{word}`" not in manual and f'"{word}"' not in manual] == []
+
+
+def test_every_difference_between_the_clients_is_in_the_manual() -> None:
+    manual = (ROOT / "docs" / "howto" / "rest.md").read_text(encoding="utf-8")
+    assert [row for row in FORCED if row.record != "config" and f"`{row.field}`" not in manual] == []
+    versions = re.findall(r"^\| `(v0\S+)` \| \d\d\.\d\d \| (.*) \|$", manual, re.MULTILINE)
+    told = {name: text for name, text in versions}
+    missing = [
+        (api, what) for what, apis in CANNOT.items() for api in apis if what not in told[api].replace("`", "")
+    ]
+    assert missing == []
 
 
 def test_every_file_of_a_run_directory_is_in_the_manual() -> None:

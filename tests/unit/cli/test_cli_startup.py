@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tests.unit.cli.conftest import Make
 
 NEVER = {"pandas", "duckdb", "rich", "textual", "plotly", "numpy", "pytest", "hypothesis", "tree_sitter",
-         "httpx2", "asyncio", "logging", "unittest"}  # fmt: skip
+         "httpx2", "asyncio", "logging", "unittest", "slurmkit.slurm.rest",
+         "slurmkit.spec.clusters"}  # fmt: skip
 JOB_FILE = {"msgspec", "jinja2", "ClusterShell", "tomllib", "tomli_w"}
 SLURM = {"subprocess", "slurmkit.slurm.commands", "slurmkit.slurm.records"}
 

@@ -143,6 +143,22 @@ def test_secrets_are_for_the_owner_alone(write: Callable[..., Path]) -> None:
     assert stat.S_IMODE((etc / "slurmdbd.conf").stat().st_mode) == 0o600
 
 
+def test_tokens_are_known_to_slurmctld_and_slurmdbd_where_there_is_slurmrestd(
+    write: Callable[..., Path],
+) -> None:
+    etc = write(Options(rest=True))
+    assert stat.S_IMODE((etc / "jwt.key").stat().st_mode) == 0o600
+    for file in ("slurm.conf", "slurmdbd.conf"):
+        assert "AuthAltTypes=auth/jwt" in lines(etc / file)
+        assert f"AuthAltParameters=jwt_key={etc / 'jwt.key'}" in lines(etc / file)
+
+
+def test_without_slurmrestd_there_are_no_tokens(write: Callable[..., Path]) -> None:
+    etc = write(Options())
+    assert not (etc / "jwt.key").exists()
+    assert "jwt" not in (etc / "slurm.conf").read_text() + (etc / "slurmdbd.conf").read_text()
+
+
 def test_the_database_shares_no_directory(write: Callable[..., Path], tmp_path: Path) -> None:
     places = [line.partition("=")[2] for line in lines(write(Options()) / "my.cnf") if "=/" in line]
     assert len(places) == 4

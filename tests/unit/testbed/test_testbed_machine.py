@@ -33,6 +33,14 @@ def test_a_testbed_without_accounting_needs_no_database(monkeypatch: pytest.Monk
     assert "mariadb" not in str(caught.value)
 
 
+def test_slurmrestd_is_needed_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "search_path", lambda: "/nowhere")
+    for rest in (False, True):
+        with pytest.raises(MissingRequirement) as caught:
+            requirements.find_programs(accounting=False, rest=rest)
+        assert ("slurmrestd slurm-wlm-jwt-plugin" in str(caught.value.hint)) == rest
+
+
 def test_daemons_are_found_where_the_path_of_a_user_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/bin")
     assert "/usr/sbin" in requirements.search_path().split(":")

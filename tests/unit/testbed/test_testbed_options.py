@@ -84,3 +84,6 @@ def test_nodes_are_numbered_from_one() -> None:
 def test_daemons_come_in_the_order_of_their_needs() -> None:
     assert Options(nodes=1).daemons() == ["munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1"]
     assert Options(nodes=1, accounting=False).daemons() == ["munged", "slurmctld", "slurmd-n1"]
+    with_rest = Options(nodes=1, accounting=False, rest=True)
+    assert with_rest.daemons() == ["munged", "slurmctld", "slurmrestd", "slurmd-n1"]
+    assert "slurmrestd" in with_rest.daemons_with_port()
