@@ -54,6 +54,8 @@ class Options:
         ):
             if not re.fullmatch(pattern, text):
                 raise UsageError(f"{text!r} is not of the form {form}")
+        if self.rest and not self.accounting:
+            raise UsageError("a testbed's slurmrestd needs accounting: it ends at once without slurmdbd")
         self.gpus_by_type()
         self.features_by_node()
 

@@ -42,6 +42,13 @@ FORCED = (
         (None,),
         "of jobs that have not started it writes null for UNLIMITED, as for a limit that is not set",
     ),
+    Forced(
+        ("v0.0.38",),
+        "queue",
+        "cpus",
+        (3,),
+        "of a waiting exclusive job it tells those asked for: one on each of three nodes, not all of theirs",
+    ),
     Forced(("v0.0.38",), "step", "exit_code", (None,), "as for jobs"),
     Forced(("v0.0.42",), "partition", "is_default", (False,), "the API leaves the flags of a partition out"),
     Forced(ALL, "config", "*", (None,), "the API has no page for the configuration: what it tells aside"),
@@ -72,7 +79,14 @@ def differences(
 
 
 def _by_name(records: Iterable[Any]) -> dict[str, Any]:
-    return {str(one.id if hasattr(one, "id") else one.name): one for one in records}
+    return {_name(one): one for one in records}
+
+
+def _name(one: Any) -> str:
+    """The id of a job and of its attempt, of a step, or the name of what has no id."""
+    if not hasattr(one, "id"):
+        return str(one.name)
+    return f"{one.id} of {one.submit_time}" if hasattr(one, "submit_time") else str(one.id)
 
 
 def _fields(kind: str, api: str, name: str, left: Any, right: Any) -> Iterator[str]:

@@ -144,17 +144,22 @@ def population(cluster: Cluster) -> dict[str, JobId]:
     made["dependent"] = cluster.submit("commands", "true", f"--dependency=afterok:{made['running']}")
     made["too large"] = cluster.submit("commands", "true", "--ntasks=9", "--nodes=2", "--mem=15G")
     made["cancelled"] = cluster.submit("commands", "sleep 900", "--nodes=1")
+    made["requeued"] = cluster.submit("commands", "sleep 900", "--nodes=1", "--requeue")
     made["cancelled while waiting"] = cluster.submit("commands", "true", "--begin=now+1hour")
     made |= {
         f"named {text}": cluster.submit("commands", "true", f"--job-name={text}", f"--comment={text}")
         for text in HOSTILE
     }
-    for job in (made["running"], made["cancelled"]):
+    for job in (made["running"], made["cancelled"], made["requeued"]):
         cluster.reaches(job, lambda one: one.state.name == "RUNNING")
+    cluster.clients["commands"].requeue(made["requeued"])
     cluster.clients["commands"].cancel([made["cancelled"], made["cancelled while waiting"]])
     over = [job for word, job in made.items() if word in {"ended", "failed", "killed"} or "named" in word]
     for job in (*over, made["cancelled"], made["cancelled while waiting"]):
         cluster.reaches(job, lambda one: one.state.is_final)
+    cluster.reaches(made["requeued"], lambda one: one.state.name == "RUNNING" and one.restarts == 1)
+    # Last, as those behind it would wait for it.
+    made["exclusive"] = cluster.submit("commands", "true", "--exclusive", "--nodes=3")
     assert wait_for(lambda: is_settled(cluster, made), LONG, 0.5)
     return made
 

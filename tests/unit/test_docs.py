@@ -59,7 +59,7 @@ def test_every_difference_between_the_clients_is_in_the_manual() -> None:
     manual = (ROOT / "docs" / "howto" / "rest.md").read_text(encoding="utf-8")
     assert [row for row in FORCED if row.record != "config" and f"`{row.field}`" not in manual] == []
     versions = re.findall(r"^\| `(v0\S+)` \| \d\d\.\d\d \| (.*) \|$", manual, re.MULTILINE)
-    told = {name: text for name, text in versions}
+    told = dict(versions)
     missing = [
         (api, what) for what, apis in CANNOT.items() for api in apis if what not in told[api].replace("`", "")
     ]

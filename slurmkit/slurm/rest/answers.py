@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 UNAUTHORISED = frozenset({401, 403})
 NOT_FOUND = 404
 GATEWAYS = frozenset({502, 503, 504})
+UNEXPECTED = 1000
+"""What is said of a change where slurmctld has gone away."""
+
 TOKEN_REFUSED = 1007
 NO_DATABASE = 7000
 NOTHING_FOUND = 9003
@@ -92,6 +95,9 @@ def to_typed(errors: Sequence[Mapping[str, Any]], place: str, *, repeatable: boo
         return Refused("Slurm does not accept the token", where=where, hint=_TOKEN_HINT)
     if NO_DATABASE in codes:
         return Unreachable("slurmdbd does not answer", where=where, hint=_DATABASE_HINT)
+    if UNEXPECTED in codes:
+        what = "slurmctld did not answer as it should"
+        return Unreachable(what, where=where) if repeatable else AnswerLost(what, where=where)
     known = next((line for line in lines if classify(line)), None)
     if codes == {UNSPECIFIED}:
         what = "slurmctld does not answer, or does not accept the token"

@@ -146,7 +146,10 @@ class Rest:
                 params["users"] = user
         found: list[Job] = []
         for chunk in _chunks(ids):
-            answer = self._asking.question(f"{self._api.accounting}/jobs", params | self._which(chunk))
+            try:
+                answer = self._asking.question(f"{self._api.accounting}/jobs", params | self._which(chunk))
+            except answers.NotOffered as error:
+                raise AccountingOff("slurmrestd has no pages of slurmdbd", where=error.where) from error
             if answer.get("jobs") is None:
                 continue
             parse = partial(accounting.parse, answer, self._api, ids, user=user, uids=self._uids)

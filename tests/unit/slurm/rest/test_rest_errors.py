@@ -5,11 +5,12 @@ The server is a fake: no real slurmrestd cuts its answers short or turns into a 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from slurmkit.errors import AnswerLost, JobUnknown, Refused, SlurmError, Unreachable
+from slurmkit.errors import AccountingOff, AnswerLost, JobUnknown, Refused, SlurmError, Unreachable
 from slurmkit.slurm.ids import JobId
 from slurmkit.slurm.process import NEVER
 from slurmkit.slurm.request import Submission
@@ -65,6 +66,7 @@ def error(code: int | None, text: str, **more: object) -> dict[str, object]:
         (Told(500, error(-1, "Unspecified error")), Unreachable, "does not answer, or does not accept"),
         (Told(200, error(7000, "Unable to connect to database")), Unreachable, "slurmdbd does not answer"),
         (Told(500, answer()), SlurmError, "refused the request"),
+        (Told(500, error(1000, "Unexpected message received")), Unreachable, "did not answer as it should"),
         (Told(500, error(5005, "Zero Bytes were transmitted")), Unreachable, "closed the connection"),
         (Told(200, answer()), SlurmError, "cannot read"),
         (Told(200, answer(jobs=[{"job_id": 7}])), SlurmError, "cannot read"),
@@ -187,6 +189,16 @@ def test_trap_a_change_of_an_array_is_no_error_for_an_error_without_a_code(
 ) -> None:
     server.tell("/slurm/v0.0.42/job/5_2", error(None, "", description="job array update failed"))
     connect().hold(JobId(5, task=2))
+
+
+def test_a_server_without_pages_of_slurmdbd_keeps_no_accounting(
+    server: FakeServer, connect: Callable[..., Rest]
+) -> None:
+    server.tell(JOBS, answer(jobs=[]))
+    rest = connect()
+    with pytest.raises(AccountingOff):
+        rest.accounting()
+    assert rest.find("run-1", since=datetime(2026, 12, 1, tzinfo=UTC)) is None
 
 
 def test_a_job_that_is_unknown_is_absent(server: FakeServer, connect: Callable[..., Rest]) -> None:
