@@ -133,7 +133,7 @@ class QuickClock(SystemClock):
 
 
 class Way:
-    """A door before slurmrestd that hands requests on, and loses the answers to submits while it is told to."""
+    """A door before slurmrestd that hands requests on, and loses answers to submits while it is told to."""
 
     def __init__(self, port: int) -> None:
         self._target = port

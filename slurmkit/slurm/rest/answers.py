@@ -43,7 +43,11 @@ class NotOffered(SlurmError):
 
 
 class Unclear(Unreachable):
-    """slurmctld is away, or does not accept the token: this API version does not say which."""
+    """A daemon is away, or does not accept the token: this API version does not say which."""
+
+
+class NoDatabase(Unclear):
+    """The same of slurmdbd, since v0.0.42."""
 
 
 def read(reply: Reply, place: str, *, repeatable: bool = True) -> Answer:
@@ -91,10 +95,10 @@ def to_typed(errors: Sequence[Mapping[str, Any]], place: str, *, repeatable: boo
     codes = {_code(one) for one in errors}
     lines = list(dict.fromkeys(line for one in errors if (line := _line(one))))
     where = "; ".join(lines) or place
-    if TOKEN_REFUSED in codes:
+    if TOKEN_REFUSED in codes or (NO_DATABASE in codes and "authentication error" in where):
         return Refused("Slurm does not accept the token", where=where, hint=_TOKEN_HINT)
     if NO_DATABASE in codes:
-        return Unreachable("slurmdbd does not answer", where=where, hint=_DATABASE_HINT)
+        return NoDatabase("slurmdbd does not answer", where=where, hint=_DATABASE_HINT)
     if UNEXPECTED in codes:
         what = "slurmctld did not answer as it should"
         return Unreachable(what, where=where) if repeatable else AnswerLost(what, where=where)

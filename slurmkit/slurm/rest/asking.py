@@ -139,17 +139,21 @@ class Asking:
         return []
 
     def _clearer(self, error: answers.Unclear) -> SlurmError:
-        """v0.0.38 says the same of a slurmctld that is away and of a bad token: slurmdbd says which."""
+        """Where one daemon is away, or the token is bad: the other daemon says whether it is the token."""
+        if isinstance(error, answers.NoDatabase):
+            page = f"{self._spoken.api.jobs}/partitions" if self._spoken else ""
+        else:
+            page = f"{APIS[-1].accounting}/clusters"
         try:
-            told = self._once(Request("GET", f"{APIS[-1].accounting}/clusters"), self._timeout)
-            answers.check(told, self.place)
+            answers.check(self._once(Request("GET", page), self._timeout), self.place)
         except Refused as refused:
             return refused if "token" in refused.what else error
         except SlurmError:
             return error
-        return Unreachable(
-            "slurmctld does not answer", where=error.where, hint="scontrol ping on the cluster"
-        )
+        if isinstance(error, answers.NoDatabase):
+            return error
+        hint = "scontrol ping on the cluster"
+        return Unreachable("slurmctld does not answer", where=error.where, hint=hint)
 
 
 def _spoken(api: Api, answer: Mapping[str, Any]) -> Spoken:
