@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from slurmkit.slurm.records import Job
 
 
-def find(slurm: Slurm, tag: str, *, since: datetime, user: str) -> Job | None:
-    """The job of a user that carries `tag` in its comment, or in its submit line.
+def find(slurm: Slurm, tag: str, *, since: datetime, user: str | None) -> Job | None:
+    """The job of a user, or of anybody, that carries `tag` in its comment, or in its submit line.
 
     Raises:
         Unreachable: one of the two places could not be searched, and the other has no such job.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from slurmkit.errors import AnswerLost, JobUnknown, Refused, SlurmError
+from slurmkit.errors import AccountingOff, AnswerLost, JobUnknown, Refused, SlurmError
 from slurmkit.slurm.clock import SystemClock
 from slurmkit.slurm.finding import find
 from slurmkit.slurm.ids import JobId
