@@ -70,9 +70,9 @@ def test_what_is_not_said_is_asked_for(
         clients.connect(profile, cluster, clock=clock)
 
 
-def test_a_client_that_does_not_exist_yet_says_so(clock: FakeClock) -> None:
-    with pytest.raises(MissingRequirement, match="the client for pyslurm is not there yet"):
-        clients.connect(Profile(client="pyslurm"), None, clock=clock)
+def test_a_client_that_cannot_be_had_says_so(clock: FakeClock) -> None:
+    with pytest.raises(MissingRequirement, match='client = "pyslurm", but'):
+        clients.connect(Profile(client="pyslurm"), "a,b", clock=clock)
 
 
 def test_a_token_is_no_variable_of_a_job() -> None:
