@@ -176,6 +176,7 @@ def is_settled(cluster: Cluster, made: dict[str, JobId]) -> bool:
             for word in made.keys() - waiting
         )
         and all(job.partition for job in recorded.values())
+        and recorded[made["requeued"]].time_limit is not None
         and all(step.end_time for step in steps)
         and len(recorded[made["running"]].steps) >= 2
     )

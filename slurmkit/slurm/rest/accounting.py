@@ -143,11 +143,11 @@ def _step(job_id: JobId, record: Mapping[str, Any]) -> Step:
 
 
 def _max_rss(record: Mapping[str, Any]) -> int | None:
-    """Bytes; here memory does not count in MiB."""
+    """Bytes; here memory does not count in MiB. 0 is what Slurm has where it never looked."""
     told = wire.look(record, "tres", "requested", "max")
     for one in told if isinstance(told, list) else ():
         if wire.look(one, "type") == "mem":
-            return wire.number(wire.look(one, "count"))
+            return wire.number(wire.look(one, "count")) or None
     return None
 
 
