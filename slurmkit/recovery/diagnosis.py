@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.recovery import seen as seen_of
 from slurmkit.recovery.causes import of_kind, recognise
-from slurmkit.recovery.diagnosis_kinds import KINDS
+from slurmkit.recovery.diagnosis_kinds import KINDS, OF_A_CAUSE
 from slurmkit.recovery.diagnosis_words import (
     CUT,
     ENDED,
@@ -67,6 +67,8 @@ class Evidence(NamedTuple):
     """By `slurmkit cancel`."""
     nodes_down: tuple[str, ...] = ()
     """Of the allocation."""
+    outlived: Collection[str] = frozenset()
+    """Nodes that were there when the step had ended: being down now, they are not to blame."""
     unfit: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     at_limit: bool = False
     """Whether the agent, or a requeue by the program, ended the step because its time was nearly over."""
@@ -103,29 +105,6 @@ class Diagnosis(NamedTuple):
         return KINDS[self.kind].transient
 
 
-OF_A_CAUSE: Mapping[str, str] = {
-    "gpu-out-of-memory": "gpu-out-of-memory",
-    "host-out-of-memory": "host-out-of-memory",
-    "disk-full": "disk-full",
-    "storage-failed": "storage-failed",
-    "port-in-use": "port-in-use",
-    "gpu-lost": "node-unfit",
-    "node-failed": "node-died",
-    "nccl-error": "communication-timeout",
-    "nccl-timeout": "communication-timeout",
-    "rendezvous-timeout": "communication-timeout",
-    "connection-lost": "communication-timeout",
-    "no-network": "communication-timeout",
-    "killed": "killed",
-    "hung": "hung",
-    "launch-failed": "launch-failed",
-    "missing-module": "setup-failed",
-    "import-error": "setup-failed",
-    "python-syntax": "setup-failed",
-    "missing-file": "setup-failed",
-    "permission": "setup-failed",
-}
-"""The kind of end that a cause makes; every other one is a crash."""
 AT_FIRST = frozenset({"missing-file", "permission"})
 """Causes that are the setup's only before the first step; later, the program's own or the file system's."""
 
@@ -212,8 +191,8 @@ def _of_step(srun_lines: Sequence[str]) -> frozenset[str]:
 
 def _by_nodes(evidence: Evidence) -> Diagnosis | None:
     """What the nodes' states, the checks of the nodes and the signals to the whole job say."""
-    if evidence.nodes_down:
-        return _node_died(evidence, f"{', '.join(evidence.nodes_down)} died under the step")
+    if died := _died(evidence):
+        return _node_died(evidence, f"{', '.join(died)} died under the step")
     if signal.SIGTERM in evidence.received:
         return Diagnosis("told-to-end", "Slurm told the job to end, and has not said why")
     first = evidence.first_failure
@@ -340,8 +319,12 @@ def _is_out_of_memory(evidence: Evidence) -> bool:
     return evidence.exit_code != 0 and cause is not None and cause.kind == "host-out-of-memory"
 
 
+def _died(evidence: Evidence) -> tuple[str, ...]:
+    return tuple(node for node in evidence.nodes_down if node not in evidence.outlived)
+
+
 def _node_died(evidence: Evidence, why: str) -> Diagnosis:
-    named = evidence.nodes_down or tuple(dict.fromkeys(NODE.findall(" ".join(evidence.srun_lines))))
+    named = _died(evidence) or tuple(dict.fromkeys(NODE.findall(" ".join(evidence.srun_lines))))
     host = named[0] if len(named) == 1 else None
     return Diagnosis("node-died", why, host=host, nodes=named, advice=of_kind("node-failed").advice)
 

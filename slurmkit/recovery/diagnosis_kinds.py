@@ -182,3 +182,28 @@ def _what_follows(name: str, kind: Kind) -> str:
     if COUNTS[kind.counts]:
         words.append(COUNTS[kind.counts])
     return "; ".join(words)
+
+
+OF_A_CAUSE: Mapping[str, str] = {
+    "gpu-out-of-memory": "gpu-out-of-memory",
+    "host-out-of-memory": "host-out-of-memory",
+    "disk-full": "disk-full",
+    "storage-failed": "storage-failed",
+    "port-in-use": "port-in-use",
+    "gpu-lost": "node-unfit",
+    "node-failed": "node-died",
+    "nccl-error": "communication-timeout",
+    "nccl-timeout": "communication-timeout",
+    "rendezvous-timeout": "communication-timeout",
+    "connection-lost": "communication-timeout",
+    "no-network": "communication-timeout",
+    "killed": "killed",
+    "hung": "hung",
+    "launch-failed": "launch-failed",
+    "missing-module": "setup-failed",
+    "import-error": "setup-failed",
+    "python-syntax": "setup-failed",
+    "missing-file": "setup-failed",
+    "permission": "setup-failed",
+}
+"""The kind of end that a cause makes; every other one is a crash."""

@@ -53,7 +53,17 @@ def of_step(setting: Setting, end: StepEnd, checkpoint_step: int | None) -> Evid
     if end.is_stuck and end.silent and setting.spec.spare_nodes:
         return known._replace(nodes_down=_verdict_on(setting, end.silent))
     is_clear = end.exit_code == 0 or end.error or (first is not None and first.signal != signal.SIGKILL)
-    return known if is_clear else known._replace(nodes_down=nodes_down(setting))
+    return (
+        known
+        if is_clear
+        else known._replace(nodes_down=nodes_down(setting), outlived=_outlived(setting, end))
+    )
+
+
+def _outlived(setting: Setting, end: StepEnd) -> frozenset[str]:
+    """The nodes that did not die under the step: all their ranks left records, or they had none."""
+    lost = {*end.silent, *end.nodes} - {one.host for one in end.exits if one.host not in end.silent}
+    return frozenset(setting.attempt.nodes) - lost if end.nodes else frozenset()
 
 
 def _verdict_on(setting: Setting, silent: Sequence[str]) -> tuple[str, ...]:

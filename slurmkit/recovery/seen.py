@@ -66,7 +66,7 @@ def _of_slurm(evidence: Evidence) -> Iterator[str]:
 
 def _of_nodes(evidence: Evidence) -> Iterator[str]:
     for node in evidence.nodes_down:
-        yield f"{node} is down"
+        yield f"{node} is down" + (", and did not end the step" if node in evidence.outlived else "")
     for node, reasons in evidence.unfit.items():
         yield f"{node} is unfit: {'; '.join(reasons)}"
 

@@ -69,6 +69,8 @@ class StepEnd(NamedTuple):
     """The newest complete checkpoint that was seen."""
     has_begun: bool = False
     """Whether a rank was started."""
+    nodes: tuple[str, ...] = ()
+    """Those that it was laid over."""
     silent: tuple[str, ...] = ()
     """Nodes of ranks that were started and left no record."""
     is_stuck: bool = False
@@ -147,7 +149,7 @@ def run_step(
     saving.close()
     exits = read_exits(paths.exit(this.name, number))
     end = _end(seen, exits, monitor, hung=hung[0] if hung else None)
-    end = _completed(end, saving, partial(paths.rank_log, this.name), before)
+    end = _completed(end, saving, partial(paths.rank_log, this.name), before)._replace(nodes=placement.nodes)
     _tell_end(setting, number, end, port, partial(paths.rank_log, this.name))
     return end
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slurmkit.recovery.cause_kinds import KINDS as CAUSES
-from slurmkit.recovery.diagnosis import OF_A_CAUSE, Evidence, diagnose, from_accounting
-from slurmkit.recovery.diagnosis_kinds import KINDS, as_markdown
+from slurmkit.recovery.diagnosis import Evidence, diagnose, from_accounting
+from slurmkit.recovery.diagnosis_kinds import KINDS, OF_A_CAUSE, as_markdown
 from slurmkit.recovery.exits import RankExit
 from slurmkit.recovery.monitor import Hung
 from slurmkit.run.suspects import AT_ONCE, PERHAPS
@@ -73,6 +73,7 @@ def due_to(why: str) -> tuple[str, ...]:
         ("node-died", Evidence(job_state="NODE_FAIL")),
         ("node-died", Evidence(job_state="BOOT_FAIL")),
         ("node-died", Evidence(exit_code=137, first_failure=KILLED, nodes_down=("n2",))),
+        ("killed", Evidence(exit_code=137, first_failure=KILLED, nodes_down=("n2",), outlived={"n1", "n2"})),
         ("node-died", Evidence(exit_code=1, srun_lines=("srun: error: Node failure on n2",))),
         ("node-died", Evidence(exit_code=1, srun_lines=due_to("NODE n2 FAILURE"))),
         ("node-died", Evidence(exit_code=1, nodes_down=("n2",), hung=HANG)),
@@ -182,6 +183,7 @@ def test_exit_codes_that_the_job_file_names_are_not_tried_again() -> None:
         ("2 other ranks failed after it", Evidence(exit_code=1, first_failure=CRASH, others=2)),
         ("the agent got SIGTERM (asked to end)", Evidence(exit_code=143, received=(15,))),
         ("n2 is down", Evidence(nodes_down=("n2",))),
+        ("n2 is down, and did not end the step", Evidence(nodes_down=("n2",), outlived={"n2"})),
         ("n2 is unfit: slow; hot", Evidence(unfit={"n2": ("slow", "hot")})),
         ("the last step heard of is 5 of 9", Evidence(exit_code=1, at_step=5, total=9)),
         ("srun said: boo", Evidence(exit_code=1, srun_lines=("boo",))),

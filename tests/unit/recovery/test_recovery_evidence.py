@@ -125,6 +125,29 @@ def test_where_a_node_may_be_gone_slurm_is_asked_for_it(made: Made, slurm: Slurm
     assert slurm.asked == ["nodes"]
 
 
+@pytest.mark.parametrize(
+    ("end", "outlived"),
+    [
+        (StepEnd(137, exits=[KILLED], first_failure=KILLED, nodes=("n1", "n2"), silent=("n1",)), {"n2"}),
+        (StepEnd(137, exits=[KILLED], first_failure=KILLED, nodes=("n2",)), {"n1", "n2"}),
+        (StepEnd(137, exits=[KILLED], first_failure=KILLED, nodes=("n1", "n2"), silent=("n2",)), set()),
+        (StepEnd(137, exits=[KILLED], first_failure=KILLED, nodes=("n1", "n2")), {"n2"}),
+        (StepEnd(1), set()),
+    ],
+    ids=[
+        "a rank of another node has left no record",
+        "the other node had no ranks",
+        "one rank of the node has left a record, and another has not",
+        "nothing was ever heard of the other node",
+        "it is not known where the step ran",
+    ],
+)
+def test_a_node_whose_ranks_all_left_records_has_not_died_under_the_step(
+    made: Made, slurm: Slurm, end: StepEnd, outlived: set[str]
+) -> None:
+    assert evidence.of_step(made.setting, end, None).outlived == outlived
+
+
 def test_what_the_ranks_left_stands_where_slurm_is_silent(made: Made, slurm: Slurm) -> None:
     slurm.silence = Unreachable("slurmctld does not answer")
     known = evidence.of_step(made.setting, StepEnd(137, exits=[KILLED], first_failure=KILLED), 70)
