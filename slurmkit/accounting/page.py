@@ -222,11 +222,14 @@ def _heatmap(
     texts = [
         [in_words(cells.get((line, one)), column.kind, question.zone) for one in across] for line in lines
     ]
+    greatest = max((value for line in grid for value in line if value is not None), default=0)
     trace = {
         "type": "heatmap",
         "x": across,
         "y": lines,
         "z": grid,
+        "zmin": 0,
+        "zmax": greatest or 1,
         "text": texts,
         "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
         "colorbar": {"title": {"text": UNITS.get(column.kind, "")}},

@@ -171,6 +171,14 @@ def test_a_heatmap_has_gaps_where_there_is_no_row() -> None:
     assert drawn["data"][0]["z"] == [[1.0, None], [None, 2.0]]
 
 
+@pytest.mark.parametrize(("seconds", "greatest"), [(7200, 2.0), (0, 1)])
+def test_the_colours_of_a_heatmap_begin_at_0(seconds: int, greatest: float) -> None:
+    frame = pd.DataFrame({"user": ["a"], "account": ["x"], "gpu_seconds": [seconds]})
+    drawn = asked(frame, ["user", "account"], Chart("heatmap", "user", ("account", "gpu_seconds")))
+    assert drawn
+    assert (drawn["data"][0]["zmin"], drawn["data"][0]["zmax"]) == (0, greatest)
+
+
 def test_nothing_is_drawn_of_nothing() -> None:
     assert asked(pd.DataFrame({"user": ["a"], "gpu_seconds": [0]}), ["user"]) is None
     assert asked(pd.DataFrame({"gpu_seconds": [5]}), []) is None
