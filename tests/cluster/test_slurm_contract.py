@@ -210,16 +210,13 @@ class TestTheSameRecords:
             {"user": "root"},
             {"user": str(os.getuid())},
             {"user": "daemon"},
-            {
-                "since": datetime.now(UTC) - timedelta(hours=1),
-                "until": datetime.now(UTC) + timedelta(hours=1),
-            },
-            {
-                "since": datetime.now(UTC) - timedelta(hours=3),
-                "until": datetime.now(UTC) - timedelta(hours=2),
-            },
+            {"since": NOW - timedelta(hours=1), "until": NOW + timedelta(hours=1)},
+            {"since": NOW - timedelta(hours=3), "until": NOW - timedelta(hours=2)},
         ],
-        ids=str,
+        ids=[
+            *("without steps", "with duplicates", "of root", "of a uid", "of a user without jobs"),
+            *("around now", "of hours ago"),
+        ],
     )
     def test_of_accounting_however_it_is_asked(
         self, cluster: Cluster, other: str, asked: dict[str, Any]
