@@ -6,6 +6,7 @@ down, so that nobody has to ask for it again. Nothing is ever submitted here.
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,8 +93,19 @@ def ask(
             groups.setdefault(dossier.cluster, []).append(dossier)
     sights: dict[str, Sight] = {}
     for cluster, group in groups.items():
-        sights |= _ask(group, connect(cluster), now, max_age)
+        sights |= _ask(group, connect(cluster), now, min(max_age, _since_submits(group, now)))
     return sights
+
+
+def _since_submits(asking: Iterable[Dossier], now: datetime) -> float:
+    """Seconds since the last of the runs was submitted: an older answer says nothing of its job."""
+    times = [
+        time
+        for told in (dossier.history for dossier in asking)
+        for time in (told.submitting, told.resubmitting and told.resubmitting.time, told.job_submitted)
+        if time
+    ]
+    return max((now - max(times)).total_seconds(), 0.0) if times else math.inf
 
 
 def _ask(asking: Sequence[Dossier], slurm: Slurm, now: datetime, max_age: float) -> dict[str, Sight]:

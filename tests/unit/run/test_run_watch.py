@@ -50,6 +50,32 @@ def test_trap_158_slurm_is_asked_more_and_more_seldom_while_nothing_changes(
     assert 8 * 60 <= len(slurm.calls) <= 8 * 60 + 20
 
 
+def test_an_answer_from_before_the_submit_says_nothing_of_its_job(
+    make_run: Make, slurm: FakeSlurm, clock: FakeClock
+) -> None:
+    paths = make_run()
+    slurm.live = [make_job()]
+    clock.sleep(1.0)
+    watch = Watch([paths], lambda _: slurm, clock, lambda: Pace(10))
+    watch.look()
+    clock.sleep(30.0)
+    watch.look()
+    assert slurm.ages == [1.0, 9.5]
+
+
+def test_nor_does_one_from_before_a_later_submit(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
+    paths = make_run()
+    slurm.live = [make_job()]
+    clock.sleep(60.0)
+    events.append(paths, "submitting", at=clock.now(), number=2)
+    clock.sleep(3.0)
+    Watch([paths], lambda _: slurm, clock, lambda: Pace(10)).look()
+    events.append(paths, "submitted", at=clock.now(), job_id="2")
+    clock.sleep(0.5)
+    Watch([paths], lambda _: slurm, clock, lambda: Pace(10)).look()
+    assert slurm.ages == [3.0, 0.5]
+
+
 def test_a_site_can_set_the_least_interval(make_run: Make, slurm: FakeSlurm, clock: FakeClock) -> None:
     slurm.live = [make_job()]
     watch = Watch([make_run()], lambda _: slurm, clock, lambda: Pace(30))
