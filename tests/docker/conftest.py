@@ -34,7 +34,7 @@ def whole(
         return there
     version = request.config.getoption("--slurm-docker") or compose.DEFAULT_SLURM
     mounts = (f"{CHECKOUT}:{SOURCE}:ro",)
-    return make_docker_testbed(Options(gpus="a100:2"), slurm=version, target="tests", mounts=mounts)
+    return make_docker_testbed(Options(), slurm=version, target="tests", mounts=mounts)
 
 
 @pytest.fixture

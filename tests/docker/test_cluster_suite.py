@@ -24,14 +24,6 @@ UNMET = {
     "test_a_rank_whose_slurmstepd_is_gone_ends_and_the_run_goes_on": PROCESSES,
 }
 """Tests that ask for what containers have not, and what that is. One that passes is to be taken out."""
-UNMET_OF_VERSION = {
-    "24.11": {
-        "test_trap_085_ranks_are_right_in_any_distribution[plane=2-n1 n1 n2 n2 n1 n1 n2 n2]": (
-            "sbatch refuses plane=2 where only ntasks_per_node is given"
-        ),
-    },
-}
-"""Where a version of Slurm differs and slurmkit does not meet it yet."""
 
 
 @pytest.mark.parametrize(
@@ -73,10 +65,6 @@ def test_the_cluster_suite_passes_inside(cluster: ComposeTestbed, name: str) -> 
     )
     failed = set(re.findall(r"^FAILED [^:]+::(.*?)(?: - .*)?$", done.stdout, re.MULTILINE))
     collected = cluster.command(["grep", "-ohE", r"^def test_\w+", f"{SOURCE}/{file}"]).stdout
-    expected = {
-        test
-        for test in {**UNMET, **UNMET_OF_VERSION.get(cluster.slurm, {})}
-        if test.partition("[")[0] in collected
-    }
+    expected = {test for test in UNMET if test in collected}
     assert failed == expected, done.stdout[-6000:]
     assert done.returncode in {0, 1}, done.stdout[-6000:] + done.stderr[-2000:]

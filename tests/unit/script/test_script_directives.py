@@ -69,6 +69,18 @@ def test_the_tasks_of_the_launch_section_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("resources", "is_asked"),
+    [({"nodes": 2, "ntasks_per_node": 4}, False), ({"ntasks": 8}, True), ({"nodes": 2, "gpus": 8}, True)],
+    ids=str,
+)
+def test_a_plane_is_left_to_srun_where_sbatch_does_not_hear_how_many_tasks_there_are(
+    resources: dict[str, Any], is_asked: bool
+) -> None:
+    asked = "--distribution=plane=2" in made(resources=resources | {"distribution": "plane=2"}).lines
+    assert asked is is_asked
+
+
+@pytest.mark.parametrize(
     ("resources", "lines"),
     [
         ({"nodes": 2, "gpus_per_node": "a100:4"}, ["--gpus-per-node=a100:4", "--ntasks-per-node=4"]),
