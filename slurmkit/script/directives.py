@@ -60,7 +60,7 @@ def job_options(spec: JobSpec, *, log: Path, run_id: str, warns: str | None = No
     else:
         values |= _tasks(spec)
     if "ntasks" not in values and str(values.get("distribution", "")).startswith("plane"):
-        # From 24.11 sbatch takes no plane where it does not hear how many tasks there are; srun gets it anyway.
+        # From 24.11 sbatch takes no plane unless it hears how many tasks there are; srun gets it anyway.
         del values["distribution"]
     if "output" not in values:
         values["output"] = _batch_log(log, is_array="array" in values)
