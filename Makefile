@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# How many run tests side by side, each with a cluster of its own. The tests wait for Slurm more than they work.
+WORKERS ?= 2
 
 .PHONY: help
 help:  ## this list
@@ -18,6 +20,7 @@ demo: requirements  ## a real Slurm cluster on this machine; a rank of a GPU job
 .PHONY: test
 test: requirements  ## the whole suite that needs no Docker: unit tests, then the real cluster
 	$(BIN)/python -m pytest -m "not docker and not framework and not bench and not long" \
+	  --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	  --cov=slurmkit --cov-report=term:skip-covered $(PYTEST)
 
 .PHONY: test-unit

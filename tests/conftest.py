@@ -11,3 +11,7 @@ from hypothesis import settings
 settings.register_profile("search", deadline=None)
 settings.register_profile("decide", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("decide" if os.environ.get("CI") else "search")
+
+# The size of a terminal is that of the one a test makes: pytest-xdist would give all programs another.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)

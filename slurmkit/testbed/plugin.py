@@ -47,7 +47,7 @@ def make_testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     from slurmkit.testbed.native import down, up
     from slurmkit.testbed.process import identify, write_record
 
-    _take_down_abandoned(tmp_path_factory.getbasetemp().parent)
+    _take_down_abandoned(tmp_path_factory.getbasetemp())
     with ExitStack() as taken_down:
 
         def make(options: Options) -> Testbed:
@@ -70,7 +70,7 @@ def make_docker_testbed(
     from slurmkit.testbed.compose import down, up
     from slurmkit.testbed.process import identify, write_record
 
-    _take_down_abandoned(tmp_path_factory.getbasetemp().parent)
+    _take_down_abandoned(tmp_path_factory.getbasetemp())
     with ExitStack() as taken_down:
 
         def make(options: Options, **choices: Any) -> ComposeTestbed:  # noqa: ANN401 - handed on
@@ -107,11 +107,17 @@ def slurm_testbed(request: pytest.FixtureRequest) -> Testbed | ComposeTestbed:
 
 
 def _take_down_abandoned(temporary: Path) -> None:
-    """Take down the testbeds of sessions that were killed before they could."""
+    """Take down the testbeds of sessions that were killed before they could; `temporary` is this session's."""
+    from itertools import chain
+
     from slurmkit.testbed import compose, native
     from slurmkit.testbed.process import read_record
 
-    for owner in temporary.glob(f"pytest-*/testbed*/{OWNER}"):
+    # A worker of pytest-xdist has a folder of its own in that of the session.
+    is_worker = temporary.name.startswith("popen-")
+    sessions = temporary.parents[1 if is_worker else 0]
+    places = ("pytest-*/testbed*", "pytest-*/popen-*/testbed*")
+    for owner in chain.from_iterable(sessions.glob(f"{place}/{OWNER}") for place in places):
         # pytest's testbedcurrent is a link to the last of them.
         if not owner.parent.is_symlink() and read_record(owner) is None:
             root = owner.with_name("t")

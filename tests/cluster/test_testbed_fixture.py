@@ -33,28 +33,29 @@ def test_shape(slurm_testbed, make_testbed):
 """
 
 
-def session(directory: Path, **variables: str) -> subprocess.Popen[str]:
+def session(directory: Path, *more: str, **variables: str) -> subprocess.Popen[str]:
     (directory / "test_inner.py").write_text(TESTS)
     words = ["--slurm-nodes=1", "--slurm-gpus=", "--rootdir=.", "-p", "no:cacheprovider", "test_inner.py"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "SLURMKIT_"))}
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "pytest", *words],
+        [sys.executable, "-W", "error", "-m", "pytest", *words, *more],
         cwd=directory,
         env={**kept, "PYTEST_DEBUG_TEMPROOT": str(directory), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
 
 
-def interrupted(directory: Path, number: int) -> Testbed:
+def interrupted(directory: Path, number: int, *more: str) -> Testbed:
     """The testbed of a session that a signal ended while a test used it."""
     told = directory / "root.txt"
     told.unlink(missing_ok=True)
-    with session(directory, HANG="yes") as process:
+    with session(directory, *more, HANG="yes") as process:
         assert wait_for(lambda: told.exists() and told.read_text().endswith("\n"), 60)
         testbed = find(told.read_text().strip())
-        process.send_signal(number)
+        os.killpg(process.pid, number)
         process.communicate(timeout=60)
     return testbed
 
@@ -65,10 +66,11 @@ def test_ctrl_c_takes_the_testbed_down(tmp_path: Path) -> None:
     assert belonging(testbed) == set()
 
 
-def test_the_testbed_of_a_killed_session_goes_with_the_next(tmp_path: Path) -> None:
-    testbed = interrupted(tmp_path, signal.SIGKILL)
+@pytest.mark.parametrize("more", [(), ("-n1",)], ids=["alone", "in a worker of xdist"])
+def test_the_testbed_of_a_killed_session_goes_with_the_next(tmp_path: Path, more: tuple[str, ...]) -> None:
+    testbed = interrupted(tmp_path, signal.SIGKILL, *more)
     assert not testbed.missing()
-    with session(tmp_path) as process:
+    with session(tmp_path, *more) as process:
         text, _ = process.communicate(timeout=120)
     assert process.returncode == 0, text
     assert not testbed.root.exists()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 def vanished(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
     """Nodes that stand still: nothing on them answers, and no connection is closed."""
     with ExitStack() as undone:
+        # Of itself slurmctld asks a node that is down to register at every twentieth ping: for minutes not.
+        undone.callback(cluster.command, ["scontrol", "reconfigure"], timeout=120)
         for node in nodes:
             cluster.pause(node)
             undone.callback(cluster.unpause, node)
