@@ -38,7 +38,8 @@ frameworks:  ## .venv-frameworks: slurmkit with PyTorch, Lightning and JAX
 .PHONY: test-docker
 test-docker: requirements  ## real hosts and networks, and the cluster suite on another Slurm, in containers: SLURM=24.11
 	@bash docker/engine
-	$(BIN)/python -m pytest -m docker --timeout 3600 --slurm-docker $(or $(SLURM),24.11) tests/docker $(PYTEST)
+	$(BIN)/python -m pytest -m docker --timeout 3600 --slurm-docker $(or $(SLURM),24.11) \
+	  --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests/docker $(PYTEST)
 
 .PHONY: test-long
 test-long: requirements  ## the long kill tests and storms, on the real cluster
