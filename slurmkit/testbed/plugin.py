@@ -107,7 +107,7 @@ def slurm_testbed(request: pytest.FixtureRequest) -> Testbed | ComposeTestbed:
 
 
 def _take_down_abandoned(temporary: Path) -> None:
-    """Take down the testbeds of sessions that were killed before they could; `temporary` is this session's."""
+    """Take down testbeds whose sessions were killed; `temporary` is the folder of this session."""
     from itertools import chain
 
     from slurmkit.testbed import compose, native
