@@ -71,3 +71,17 @@ def test_every_file_of_a_run_directory_is_in_the_manual() -> None:
     paths = RunPaths(Path("/runs/r"))
     files = [paths.job_toml, paths.job_sbatch, paths.launch_archive, paths.run_json, paths.events]
     assert [path.name for path in files if path.name not in manual] == []
+
+
+def test_every_difference_between_versions_of_slurm_is_shown_by_tests_that_there_are() -> None:
+    manual = (ROOT / "docs" / "explanation" / "slurm-versions.md").read_text(encoding="utf-8")
+    rows = [line for line in manual.splitlines() if line.startswith("| ") and not line.startswith("| **")][1:]
+    tests = [re.findall(r"`(tests/\S+\.py)::(test_\w+)`", row) for row in rows]
+    assert [row for row, named in zip(rows, tests, strict=True) if not named] == []
+    missing = [
+        f"{file}::{name}"
+        for named in tests
+        for file, name in named
+        if not re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert missing == []

@@ -50,6 +50,15 @@ def test_any_fields_in_any_order_and_case(tmp_path: Path) -> None:
         assert ledger.notes == ("columns that sacct does not have were passed over: somethingnew",)
 
 
+@pytest.mark.parametrize("name", ["Reserved", "Planned"])
+def test_a_field_is_known_by_the_name_that_an_older_release_gave_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "dump"
+    path.write_text(f"JobID|{name}\n1|00:01:05\n")
+    with closing(open_dump(path)) as ledger:
+        assert ledger.connection.execute("SELECT job_id FROM jobs").fetchall() == [("1",)]
+        assert ledger.notes == ()
+
+
 def test_the_views_have_the_columns_of_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_text("JobID\n1\n1.0\n")

@@ -1,0 +1,40 @@
+"""The native testbed in one container: tests that ask for clusters of their own shape, on another Slurm."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurmkit.testbed.compose import docker
+from tests.docker.conftest import CHECKOUT, SOURCE
+from tests.docker.user import PYTHON
+
+if TYPE_CHECKING:
+    from slurmkit.testbed.compose import ComposeTestbed
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID", "SYS_NICE")
+"""Those that a node has, no more."""
+
+
+@pytest.mark.parametrize("name", ["slurm_contract", "diagnosis", "recovery_more"])
+def test_the_suite_of_the_native_testbed_passes_in_a_container(whole: ComposeTestbed, name: str) -> None:
+    variables = whole.variables()
+    image = f"{variables['SLURMKIT_IMAGE']}:{variables['SLURMKIT_SUITE']}"
+    done = subprocess.run(
+        [
+            *(docker(), "run", "--rm", "--cap-drop=ALL", *(f"--cap-add={one}" for one in CAPABILITIES)),
+            *("--security-opt=no-new-privileges", f"--volume={CHECKOUT}:{SOURCE}:ro", "--workdir", SOURCE),
+            *("--env=PYTHONDONTWRITEBYTECODE=1", f"--entrypoint={PYTHON}", image),
+            *("-m", "pytest", f"tests/cluster/test_{name}.py", "-p", "no:cacheprovider", "-q"),
+        ],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=1700,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
