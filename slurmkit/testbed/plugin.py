@@ -110,7 +110,6 @@ def _take_down_abandoned(temporary: Path) -> None:
     """Take down testbeds whose sessions were killed; `temporary` is the folder of this session."""
     from itertools import chain
 
-    from slurmkit.testbed import compose, native
     from slurmkit.testbed.process import read_record
 
     # A worker of pytest-xdist has a folder of its own in that of the session.
@@ -120,6 +119,22 @@ def _take_down_abandoned(temporary: Path) -> None:
     for owner in chain.from_iterable(sessions.glob(f"{place}/{OWNER}") for place in places):
         # pytest's testbedcurrent is a link to the last of them.
         if not owner.parent.is_symlink() and read_record(owner) is None:
+            _take_down(owner)
+
+
+def _take_down(owner: Path) -> None:
+    """Take down the testbed beside this file, unless another session does, which is then waited for."""
+    import fcntl
+
+    from slurmkit.testbed import compose, native
+
+    try:
+        held = owner.open()
+    except FileNotFoundError:
+        return
+    with held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if owner.exists():
             root = owner.with_name("t")
             if not compose.down(root):
                 native.down(root)

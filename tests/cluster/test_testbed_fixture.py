@@ -67,12 +67,15 @@ def test_ctrl_c_takes_the_testbed_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("-n1",)], ids=["alone", "in a worker of xdist"])
-def test_the_testbed_of_a_killed_session_goes_with_the_next(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_the_testbed_of_a_killed_session_goes_with_the_next_though_two_begin_at_once(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     testbed = interrupted(tmp_path, signal.SIGKILL, *more)
     assert not testbed.missing()
-    with session(tmp_path, *more) as process:
-        text, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, text
+    with session(tmp_path, *more) as one, session(tmp_path, *more) as other:
+        for process in (one, other):
+            text, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, text
     assert not testbed.root.exists()
     assert belonging(testbed) == set()
 
