@@ -8,7 +8,7 @@ from __future__ import annotations
 from slurmkit.launch import frameworks
 from slurmkit.launch.devices import device
 from slurmkit.launch.rendezvous import common_port, master_address
-from slurmkit.launch.tasks import tasks_per_node
+from slurmkit.launch.tasks import step_of, tasks_per_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
@@ -117,9 +117,8 @@ def _is_task(environ: Mapping[str, str]) -> bool:
     present = [name for name in OF_A_TASK if name not in missing]
     if not _world_size(environ).isdigit():
         missing.append("SLURM_NTASKS")
-    in_step = "SLURM_STEP_ID" in environ or "SLURM_STEPID" in environ
     # The batch shell carries the numbers of a rank 0 that srun has yet to start.
-    is_batch_shell = not in_step and all(environ[name] == "0" for name in present)
+    is_batch_shell = step_of(environ) is None and all(environ[name] == "0" for name in present)
     if present and not missing and not is_batch_shell:
         return True
     if present and not is_batch_shell:

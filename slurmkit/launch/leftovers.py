@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from slurmkit.launch.stacks import read_processes
+from slurmkit.launch.tasks import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +53,7 @@ def of_run(processes: Iterable[Process], run_id: str, job_id: str | None) -> Seq
         one.pid
         for one in processes
         if one.environ.get("SLURMKIT_RUN_ID") == run_id
-        and one.environ.get("SLURM_STEP_ID")
+        and step_of(one.environ) is not None
         and one.environ.get("SLURM_JOB_ID")
         == (job_id or one.environ.get("SLURMKIT_ATTEMPT", "").rpartition("-")[0])
     ]

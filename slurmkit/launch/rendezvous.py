@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slurmkit.launch.hostlist import expand, first
+from slurmkit.launch.tasks import step_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself costs a rank milliseconds
@@ -50,12 +51,13 @@ def first_host(environ: Mapping[str, str]) -> str:
 
 def common_port(environ: Mapping[str, str]) -> str | None:
     """Without an agent that tried one: the port on which all ranks agree untold."""
-    if not (environ.get("SLURM_JOB_ID") and environ.get("SLURM_STEP_ID")):
+    step = step_of(environ)
+    if step is None or not environ.get("SLURM_JOB_ID"):
         return None
     from slurmkit.launch.port import candidates
 
     restart = int(environ.get("SLURM_RESTART_COUNT") or 0)
-    return str(candidates(int(environ["SLURM_JOB_ID"]), int(environ["SLURM_STEP_ID"]), restart)[0])
+    return str(candidates(int(environ["SLURM_JOB_ID"]), int(step), restart)[0])
 
 
 def host_and_port(host: str, port: str) -> str:

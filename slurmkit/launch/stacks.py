@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurmkit.launch.files import write_atomically
 from slurmkit.launch.progress import STACKS_FILE, STACKS_SIGNAL
+from slurmkit.launch.tasks import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -87,10 +88,10 @@ def candidates(processes: Iterable[Process], environ: Mapping[str, str]) -> dict
     """
     found = []
     for one in processes:
-        step = one.environ.get("SLURM_STEP_ID")
+        step = step_of(one.environ)
         is_same = all(one.environ.get(name) == environ.get(name) for name in SAME_STEP)
         is_parent = any(word.endswith("/launch.pyz") for word in one.argv[:8])
-        if is_same and step and step != environ.get("SLURM_STEP_ID") and not is_parent:
+        if is_same and step and step != step_of(environ) and not is_parent:
             found.append(one)
     workers = [one for one in found if "TORCHELASTIC_RUN_ID" in one.environ]
     by_rank: defaultdict[int, list[Process]] = defaultdict(list)

@@ -155,13 +155,21 @@ BATCH_SHELL = {
 }
 
 
-def test_trap_081_the_batch_shell_is_not_rank_0() -> None:
+OF_26_05 = {"SLURM_STEP_ID": "-5", "SLURM_STEPID": "-5"}
+"""What the batch shell has besides."""
+
+
+@pytest.mark.parametrize("more", [{}, OF_26_05], ids=["22.05", "26.05"])
+def test_trap_081_the_batch_shell_is_not_rank_0(more: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="none of them, SLURM_STEP_ID missing: start the program with srun"):
-        rank_variables(BATCH_SHELL)
+        rank_variables(BATCH_SHELL | more)
 
 
-def test_trap_081_the_batch_shell_of_one_task_is_a_world_of_one() -> None:
-    assert rank_variables(BATCH_SHELL | {"SLURM_NTASKS": "1"})["WORLD_SIZE"] == "1"
+@pytest.mark.parametrize("more", [{}, OF_26_05], ids=["22.05", "26.05"])
+def test_trap_081_the_batch_shell_of_one_task_is_a_world_of_one(more: dict[str, str]) -> None:
+    variables = rank_variables(BATCH_SHELL | {"SLURM_NTASKS": "1"} | more)
+    assert variables["WORLD_SIZE"] == "1"
+    assert "MASTER_PORT" not in variables
 
 
 def test_trap_081_an_interactive_step_is_a_world_of_one() -> None:

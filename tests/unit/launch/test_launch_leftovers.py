@@ -63,11 +63,19 @@ def test_what_an_earlier_start_left_is_found(environ: dict[str, str]) -> None:
     [
         {**RANK, "SLURMKIT_RUN_ID": "r-10"},
         {**RANK, "SLURM_STEP_ID": ""},
+        {**RANK, "SLURM_STEP_ID": "-5"},
         {name: value for name, value in RANK.items() if name != "SLURM_STEP_ID"},
         {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"},
         {},
     ],
-    ids=["another run", "the agent's srun", "the agent", "what checks the nodes", "not in a job"],
+    ids=[
+        "another run",
+        "the agent's srun",
+        "the agent and its srun on 26.05",
+        "the agent",
+        "what checks the nodes",
+        "not in a job",
+    ],
 )
 def test_what_is_no_rank_of_the_run_is_left_alone(environ: dict[str, str]) -> None:
     assert of_run([process(**environ)], "r-1", None) == []

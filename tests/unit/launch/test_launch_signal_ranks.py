@@ -54,6 +54,11 @@ def test_which_process_of_a_rank_gets_the_signal(processes: list[Process], chose
         assert {rank: one.pid for rank, one in found.items()} == {3: chosen}
 
 
+def test_the_srun_of_the_step_is_no_rank_of_it_though_26_05_gives_it_a_number() -> None:
+    srun = process(5, environ={"SLURM_STEP_ID": "-5", "SLURM_PROCID": "0", "RANK": "0"}, caught=USR1)
+    assert receivers([srun, process(6, caught=USR1)], OURS, signal.SIGUSR1).keys() == {3}
+
+
 def test_of_torchrun_its_workers_are_the_ranks() -> None:
     workers = [
         process(10 + n, 5, environ={"RANK": str(4 + n), "TORCHELASTIC_RUN_ID": "x"}, caught=USR1)
