@@ -182,13 +182,27 @@ def is_settled(cluster: Cluster, made: dict[str, JobId]) -> bool:
     )
 
 
+def queues(cluster: Cluster, other: str) -> tuple[list[Job], list[Job]]:
+    """The queue as the commands and as another client tell it, while slurmctld left it as it was."""
+    commands = cluster.clients["commands"]
+    told: list[tuple[list[Job], list[Job]]] = []
+
+    def is_still() -> bool:
+        before, its, after = commands.jobs(), cluster.clients[other].jobs(), commands.jobs()
+        told.append((before, its))
+        return differences("queue", "", before, after) == []
+
+    assert wait_for(is_still, LONG, 0.2)
+    return told[-1]
+
+
 @pytest.mark.usefixtures("population")
 @pytest.mark.parametrize("other", CLIENTS[1:])
 class TestTheSameRecords:
     """Field by field, for every record, as the commands tell it."""
 
     def test_of_the_queue(self, cluster: Cluster, other: str) -> None:
-        mine, its = (cluster.clients[name].jobs() for name in ("commands", other))
+        mine, its = queues(cluster, other)
         assert len(mine) >= 20
         assert differences("queue", cluster.api, mine, its) == []
 

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 NO_CGROUPS = "a container has no control groups: the GPUs of a rank keep their numbers"
-PROCESSES = "it looks for the ranks among the processes of its own host"
-UNMET = {
-    "test_trap_060_the_gpu_of_a_rank_counts_among_those_that_it_sees": NO_CGROUPS,
-    "test_a_killed_rank_is_started_again_in_place_from_the_newest_complete_checkpoint": PROCESSES,
-    "test_a_damaged_checkpoint_is_passed_over_for_the_one_before": PROCESSES,
-    "test_a_rank_whose_slurmstepd_is_gone_ends_and_the_run_goes_on": PROCESSES,
-}
+UNMET = {"test_trap_060_the_gpu_of_a_rank_counts_among_those_that_it_sees": NO_CGROUPS}
 """Tests that ask for what containers have not, and what that is. One that passes is to be taken out."""
 
 
@@ -39,7 +33,6 @@ WITH_PYSLURM = "26.05"
         "launch_ranks",
         "rank_environment",
         "launch_failures",
-        "recovery",
         "cli_life",
     ],
 )

@@ -1,4 +1,6 @@
-"""The native testbed in one container: tests that ask for clusters of their own shape, on another Slurm."""
+"""The native testbed in one container, on another Slurm: for tests that want a cluster of their own shape, or
+that look for ranks among the processes of their own host.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "S
 """Those that a node has, no more."""
 
 
-@pytest.mark.parametrize("name", ["slurm_contract", "diagnosis", "recovery_more"])
+@pytest.mark.parametrize("name", ["slurm_contract", "diagnosis", "recovery", "recovery_more"])
 def test_the_suite_of_the_native_testbed_passes_in_a_container(whole: ComposeTestbed, name: str) -> None:
     variables = whole.variables()
     image = f"{variables['SLURMKIT_IMAGE']}:{variables['SLURMKIT_SUITE']}"
