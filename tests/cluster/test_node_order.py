@@ -115,6 +115,12 @@ def test_uneven_tasks_are_listed_in_slurms_order(step: Step) -> None:
     assert set(column(told, "SLURM_STEP_TASKS_PER_NODE")) == {"1,2,3"}
 
 
+def test_one_task_on_each_of_fewer_nodes_than_the_job_has(step: Step) -> None:
+    told = step(*srun_options(("--nodes=3",), 3), nodes=("n4", "n1", "n2"), tasks=1)
+    assert column(told, "SLURMD_NODENAME") == ["n4", "n1", "n2"]
+    assert set(column(told, "SLURM_STEP_NUM_NODES")) == {"3"}
+
+
 def test_gpus_by_task_are_what_they_are_in_slurms_own_order(
     step: Step,
 ) -> None:
@@ -125,7 +131,8 @@ def test_gpus_by_task_are_what_they_are_in_slurms_own_order(
 def test_a_hostfile_wins_over_every_option_so_that_no_other_step_may_see_it(
     step: Step,
 ) -> None:
-    told = step("--overlap", "--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--distribution=block")
+    # --nodes is heard, too, from 24.11: srun refuses it beside a hostfile.
+    told = step("--overlap", "--ntasks=4", "--ntasks-per-node=1", "--distribution=block")
     assert column(told, "SLURMD_NODENAME") == ["n1", "n1", "n4", "n4"]
     assert set(column(told, "SLURM_DISTRIBUTION")) == {"arbitrary"}
 

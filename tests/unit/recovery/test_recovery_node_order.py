@@ -126,7 +126,6 @@ def test_sruns_options_go_by_the_hostfile() -> None:
     assert srun_options(given, 4) == (
         "--ntasks=4",
         "--distribution=arbitrary",
-        "--nodes=2",
         "--cpus-per-task=1",
         "--no-kill",
     )
