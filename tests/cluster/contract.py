@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from slurmkit.slurm.exitcode import ExitCode
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -50,6 +52,8 @@ FORCED = (
         "of a waiting exclusive job it tells those asked for: one on each of three nodes, not all of theirs",
     ),
     Forced(("v0.0.38",), "step", "exit_code", (None,), "as for jobs"),
+    Forced(("v0.0.42",), "accounting", "exit_code", (ExitCode(137, 0),), "it tells 137; sacct makes 9 of it"),
+    Forced(("v0.0.42",), "step", "exit_code", (ExitCode(137, 0), ExitCode(143, 0)), "as for jobs"),
     Forced(("v0.0.42",), "partition", "is_default", (False,), "the API leaves the flags of a partition out"),
     Forced(ALL, "config", "*", (None,), "the API has no page for the configuration: what it tells aside"),
 )

@@ -128,7 +128,8 @@ def test_the_store_has_what_sacct_has_each_attempt_once(
         steps = ledger.connection.execute(
             "SELECT step, tasks, gpus FROM steps WHERE job_number = ? ORDER BY 1", [jobs["completed"].job]
         ).fetchall()
-    assert [step for step, _, _ in steps] == ["0", "batch", "extern"]
+    # There is an extern step where there are control groups, whatever the version.
+    assert [step for step, _, _ in steps if step != "extern"] == ["0", "batch"]
     assert steps[0][1:] == (2, 2)
 
 

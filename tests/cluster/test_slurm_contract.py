@@ -132,6 +132,7 @@ def population(cluster: Cluster) -> dict[str, JobId]:
         "ended": cluster.submit("commands", "true", "--nodes=1", "--comment=a comment"),
         "failed": cluster.submit("commands", "srun -n1 false; exit 3"),
         "killed": cluster.submit("commands", "kill -KILL $$"),
+        "failed with 137": cluster.submit("commands", "exit 137"),
         "running": cluster.submit(
             "commands", "srun --gpus=1 sleep 900", "--nodes=1", "--gpus=1", "--time=1-2", "--mem=500M"
         ),
@@ -154,7 +155,7 @@ def population(cluster: Cluster) -> dict[str, JobId]:
         cluster.reaches(job, lambda one: one.state.name == "RUNNING")
     cluster.clients["commands"].requeue(made["requeued"])
     cluster.clients["commands"].cancel([made["cancelled"], made["cancelled while waiting"]])
-    over = [job for word, job in made.items() if word in {"ended", "failed", "killed"} or "named" in word]
+    over = [job for word, job in made.items() if word.split()[0] in {"ended", "failed", "killed", "named"}]
     for job in (*over, made["cancelled"], made["cancelled while waiting"]):
         cluster.reaches(job, lambda one: one.state.is_final)
     cluster.reaches(made["requeued"], lambda one: one.state.name == "RUNNING" and one.restarts == 1)

@@ -30,7 +30,7 @@ print("three steps are done", flush=True)
 while not os.path.exists("gate"):
     time.sleep(0.05)
     progress.step(3)
-sys.stderr.write("the last words")
+sys.stderr.write("the last words\\n")
 os.kill(os.getpid(), 11)
 """
 

@@ -4,6 +4,7 @@ that look for ranks among the processes of their own host.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID", "SYS_NICE")
-"""Those that a node has, no more."""
-
 
 @pytest.mark.parametrize("name", ["slurm_contract", "diagnosis", "recovery", "recovery_more"])
 def test_the_suite_of_the_native_testbed_passes_in_a_container(whole: ComposeTestbed, name: str) -> None:
     variables = whole.variables()
+    allowed = json.loads(whole.compose("config", "--format=json").stdout)["services"][whole.nodes[0]][
+        "cap_add"
+    ]
     image = f"{variables['SLURMKIT_IMAGE']}:{variables['SLURMKIT_SUITE']}"
     done = subprocess.run(
         [
-            *(docker(), "run", "--rm", "--cap-drop=ALL", *(f"--cap-add={one}" for one in CAPABILITIES)),
+            *(docker(), "run", "--rm", "--cap-drop=ALL", *(f"--cap-add={one}" for one in allowed)),
             *("--security-opt=no-new-privileges", f"--volume={CHECKOUT}:{SOURCE}:ro", "--workdir", SOURCE),
             *("--env=PYTHONDONTWRITEBYTECODE=1", f"--entrypoint={PYTHON}", image),
             *("-m", "pytest", f"tests/cluster/test_{name}.py", "-p", "no:cacheprovider", "-q"),

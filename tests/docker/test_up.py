@@ -57,6 +57,13 @@ def test_accounting_knows_a_job_that_ended(cluster: ComposeTestbed) -> None:
     assert alice.run("sacct", "-XnP", "--jobs", job, "--format=State,Account") == "COMPLETED|research\n"
 
 
+def test_a_job_has_the_login_environment_where_it_asks_for_it(cluster: ComposeTestbed) -> None:
+    alice = User(cluster, "alice")
+    words = ("--wait", "--export=NONE", "--output=environment", "--wrap=echo $HOME $USER")
+    alice.run("sbatch", *words)
+    assert alice.run("cat", "environment") == "/shared/home/alice alice\n"
+
+
 def test_slurmrestd_answers_a_token_and_refuses_a_wrong_one(cluster: ComposeTestbed) -> None:
     alice = User(cluster, "alice")
     assert alice.run("/opt/slurmkit/bin/python", "-c", ASK_REST).split() == ["200", "refused"]
