@@ -30,11 +30,14 @@ def site(slurm_testbed: Testbed, tmp_path: Path) -> Iterator[Site]:
 
 
 def only(rank: int, statement: str) -> list[str]:
-    """A program that does `statement` in one rank, while the others sleep as if they waited for it."""
+    """A program that does `statement` in one rank, once all others are at work: they sleep as if waiting."""
     return ranks.python(
-        "import os, sys, time\n"
+        "import os, pathlib, sys, time\n"
         f"if os.environ['RANK'] == '{rank}':\n"
+        "    while len(list(pathlib.Path().glob('at-work-*'))) < int(os.environ['WORLD_SIZE']) - 1:\n"
+        "        time.sleep(0.05)\n"
         f"    {statement}\n"
+        "pathlib.Path('at-work-' + os.environ['RANK']).touch()\n"
         "print('waits', flush=True)\n"
         "time.sleep(600)\n"
     )

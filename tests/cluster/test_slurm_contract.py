@@ -153,6 +153,8 @@ def population(cluster: Cluster) -> dict[str, JobId]:
     }
     for job in (made["running"], made["cancelled"], made["requeued"]):
         cluster.reaches(job, lambda one: one.state.name == "RUNNING")
+    # What slurmdbd has not heard of an attempt before the next one begins, it never learns.
+    assert wait_for(lambda: is_recorded(cluster, made["requeued"]), LONG, 0.5)
     cluster.clients["commands"].requeue(made["requeued"])
     cluster.clients["commands"].cancel([made["cancelled"], made["cancelled while waiting"]])
     over = [job for word, job in made.items() if word.split()[0] in {"ended", "failed", "killed", "named"}]
@@ -163,6 +165,12 @@ def population(cluster: Cluster) -> dict[str, JobId]:
     made["exclusive"] = cluster.submit("commands", "true", "--exclusive", "--nodes=3")
     assert wait_for(lambda: is_settled(cluster, made), LONG, 0.5)
     return made
+
+
+def is_recorded(cluster: Cluster, job: JobId) -> bool:
+    """Whether slurmdbd has the start of a job, and its limit."""
+    told = cluster.clients["commands"].accounting([job])
+    return bool(told) and all(one.start_time and one.time_limit for one in told)
 
 
 def is_settled(cluster: Cluster, made: dict[str, JobId]) -> bool:

@@ -12,6 +12,7 @@ from slurmkit.testbed import compose, native
 from slurmkit.testbed.daemons import wait_for
 from slurmkit.testbed.options import Options
 from slurmkit.testbed.starting import node_states
+from tests.docker.faults import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,5 +44,9 @@ def cluster(whole: ComposeTestbed) -> Iterator[ComposeTestbed]:
     yield whole
     for user in ("root", "alice", "bob"):
         whole.command(["scancel", f"--user={user}"])
-    ready = wait_for(lambda: set(node_states(whole).values()) == {"idle"}, 120, 0.5)
-    assert ready, node_states(whole)
+
+    def is_whole() -> bool:
+        give_back(whole)
+        return set(node_states(whole).values()) == {"idle"}
+
+    assert wait_for(is_whole, 120, 0.5), whole.command(["sinfo", "--Node", "--format=%n %T %E"]).stdout

@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from slurmkit.testbed.compose import ComposeTestbed
 
 
+UNTOLD = "batch job complete failure"
+"""Why slurmd drains its node where it could tell nobody that a batch script had ended."""
+
+
+def give_back(cluster: ComposeTestbed) -> None:
+    """Let nodes take jobs again that were drained because their network was gone."""
+    told = cluster.command(["sinfo", "--noheader", "--Node", "--states=drain", "--format=%n|%E"]).stdout
+    for line in dict.fromkeys(told.splitlines()):
+        node, _, reason = line.partition("|")
+        if reason == UNTOLD:
+            cluster.command(["scontrol", "update", f"nodename={node}", "state=resume"])
+
+
 @contextmanager
 def vanished(cluster: ComposeTestbed, *nodes: str) -> Iterator[None]:
     """Nodes that stand still: nothing on them answers, and no connection is closed."""
