@@ -110,7 +110,7 @@ def node_of_rank(nodes: Sequence[str], tasks_per_node: int | Mapping[str, int]) 
 def srun_options(arguments: Iterable[str], ntasks: int) -> tuple[str, ...]:
     """Options of the step's srun, made to go by a file of hosts with so many lines.
 
-    `--ntasks-per-node` would be ignored with a warning where nodes differ, and from 24.11 `--nodes` is refused.
+    `--ntasks-per-node` would be ignored with a warning where nodes differ; from 24.11 `--nodes` is refused.
     With fewer tasks than lines srun takes the first ones; with more it refuses.
     """
     replaced = ("--distribution=", "--nodes=", "--ntasks=", "--ntasks-per-node=")
