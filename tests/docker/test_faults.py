@@ -52,7 +52,7 @@ def test_a_run_goes_on_elsewhere_when_a_node_vanishes_without_a_word(
         until(lambda: is_down(cluster, nodes[position]), "Slurm gives the node up", NOTICED)
         until(lambda: len(alice.events(run, "attempt-started")) > 1, "the run starts again", NOTICED)
         assert nodes[position] not in alice.nodes(job_of(alice, run))
-        until(lambda: alice.state(run) == "completed", "the run completes", 180)
+        alice.sees_completed(run, 180)
     (first, *_, last) = alice.events(run, "checkpoint-chosen")
     assert "at_step" not in first
     assert last["at_step"] >= 10

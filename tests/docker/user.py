@@ -63,6 +63,15 @@ class User(NamedTuple):
         state: str = status["state"]
         return state
 
+    def sees_completed(self, run: str, bound: float) -> None:
+        """Wait until a run has completed; where it does not, its events and the queue are told."""
+        end = time.monotonic() + bound
+        while self.state(run) != "completed":
+            if time.monotonic() > end:
+                story = self.run("sh", "-c", f"cat runs/{run}/events.jsonl; squeue; sinfo -N -o '%n %T %E'")
+                raise AssertionError(f"the run has not completed within {bound:g} s:\n{story}")
+            time.sleep(0.5)
+
     def nodes(self, job: str) -> list[str]:
         """The nodes of a job that runs; none while it does not."""
         hosts = self.run("squeue", "--noheader", "--states=RUNNING", f"--jobs={job}", "--format=%N").strip()
