@@ -30,6 +30,9 @@ PORT_TAKEN = 98
 STDERR = 2
 LOOK_AT_PARENT = 1000
 """Milliseconds between two looks at whether slurmstepd is there."""
+OWN_COPY = 0.5
+"""Seconds in which a signal that Slurm sent to the whole step reaches the parent after the program."""
+TOLD_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 FULL_PIPE = 1 << 20
 """No pipe holds more: what is left in it after the program's end is read up to here."""
 
@@ -153,6 +156,7 @@ def run(command: list[str], environ: dict[str, str], stderr: record.Tail) -> dic
     fields: dict[str, Any] = {"pid": child}
     if os.WIFSIGNALED(status):
         fields["signal"] = os.WTERMSIG(status)
+        _take_own_copy(fields["signal"], received)
     else:
         fields["exit_code"] = os.WEXITSTATUS(status)
     if received:
@@ -259,6 +263,18 @@ def _attend(child: int, source: int, wakeup: int, kept: record.Tail) -> int:
             if ended:
                 _drain(source, kept)
                 return status
+
+
+def _take_own_copy(number: int, received: list[int]) -> None:
+    """Wait for the signal that ended the program, where Slurm sent it to both and the program was first.
+
+    Without it the rank would look as if it had failed by itself.
+    """
+    if number not in TOLD_TO_END:
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})  # what came before is in `received` now
+    if number not in received and signal.sigtimedwait({number}, OWN_COPY):
+        received.append(number)
 
 
 def _drain(source: int, kept: record.Tail) -> None:

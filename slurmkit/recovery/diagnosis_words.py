@@ -6,7 +6,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from slurmkit.recovery.exits import TOLD_TO_END
+from slurmkit.launch.parent import TOLD_TO_END
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from slurmkit.launch.parent import TOLD_TO_END
 from slurmkit.launch.record import KEPT_BYTES, last_lines
 from slurmkit.recovery.causes import recognise
 from slurmkit.run.sentences import end_in_words
@@ -23,7 +24,6 @@ ECHO_WITHIN = 5.0
 """Seconds in which an echo may overtake the failure that made it, while that one's program cleans up."""
 
 NOTHING: Mapping[Any, float] = MappingProxyType({})
-TOLD_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,43 @@ def test_where_slurm_signals_all_processes_itself_nothing_is_passed_on(parent: P
         assert line(process) == str(int(signal.SIGUSR2))
         end(process, program)
     assert parent.record()["received"] == [signal.SIGTERM]
+
+
+def test_a_signal_to_both_is_received_though_the_program_ends_of_it_before_it_reaches_the_parent(
+    parent: Parent,
+) -> None:
+    with parent.start(["sleep", "600"]) as process:
+        program = until_started(process)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(program, signal.SIGTERM)
+        while state(program) != "Z":
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGCONT)
+        while Path(f"/proc/{program}").exists():
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+    assert signal.SIGTERM in parent.record()["received"]
+
+
+def test_a_signal_to_the_program_alone_is_its_own_end(parent: Parent) -> None:
+    with parent.start(["sleep", "600"]) as process:
+        os.kill(until_started(process), signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+    assert "received" not in parent.record()
+
+
+def until_started(process: subprocess.Popen[bytes]) -> int:
+    def command() -> bytes:
+        return Path(f"/proc/{program_of(process)}/cmdline").read_bytes()
+
+    while not children_of(process) or not command().startswith(b"sleep"):
+        time.sleep(0.01)
+    return program_of(process)
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_signal_in_the_first_moment_reaches_the_program(parent: Parent) -> None:
