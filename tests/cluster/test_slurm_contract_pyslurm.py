@@ -157,7 +157,7 @@ def same(ask: Callable[[], tuple[list[Job], list[Job]]]) -> None:
         )
         return not difference
 
-    assert wait_for(agrees, 20, 0.1), difference
+    assert wait_for(agrees, 20, 0.1), f"they differ in {difference}"
 
 
 def test_the_whole_queue_is_the_same(commands: Counting, ours: PySlurm, jobs: dict[str, JobId]) -> None:
