@@ -33,6 +33,7 @@ LOOK_AT_PARENT = 1000
 OWN_COPY = 0.5
 """Seconds in which a signal that Slurm sent to the whole step reaches the parent after the program."""
 TOLD_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""By which Slurm or a user asks a program to end."""
 FULL_PIPE = 1 << 20
 """No pipe holds more: what is left in it after the program's end is read up to here."""
 

@@ -64,12 +64,12 @@ class User(NamedTuple):
         return state
 
     def sees_completed(self, run: str, bound: float) -> None:
-        """Wait until a run that is supervised has completed; else its events and the queue are told."""
+        """Wait until a run has completed; else its events, the queue and the daemons' logs are told."""
         end = time.monotonic() + bound
         while self.state(run) != "completed":
-            self.run("slurmkit", "supervise", run, "--once")
             if time.monotonic() > end:
                 story = self.run("sh", "-c", f"cat runs/{run}/events.jsonl; squeue; sinfo -N -o '%n %T %E'")
+                story += self.cluster.compose("logs", "--no-color", "--timestamps", "--tail=100").stdout
                 raise AssertionError(f"the run has not completed within {bound:g} s:\n{story}")
             time.sleep(0.5)
 
