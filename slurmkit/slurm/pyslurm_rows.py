@@ -41,7 +41,7 @@ def live(job: pyslurm.Job, user: str, now: float) -> tuple[Row, bool]:
     has_no_end = job.time_limit is None and (job.end_time or 0) > now
     tres = job.allocated_tres or job.requested_tres
     row = {
-        "JobArrayID": _job_id(job, job.array_tasks_waiting),
+        "JobArrayID": str(job.id) if _is_remainder(job) else _job_id(job, job.array_tasks_waiting),
         "JobID": str(job.id),
         "State": job.state,
         "Reason": job.state_reason or "",
@@ -141,6 +141,15 @@ def _job_id(job: pyslurm.Job | pyslurm.db.Job, tasks: str | None) -> str:
     if job.heterogeneous_id is not None:
         return f"{job.heterogeneous_id}+{job.heterogeneous_offset or 0}"
     return str(job.id)
+
+
+def _is_remainder(job: pyslurm.Job) -> bool:
+    """Whether it is what was left of an array that was cancelled in parts: squeue has the bare number for it.
+
+    The last task to start has the array's number, too. One of index 0 is told from it by having started.
+    """
+    is_task = job.array_task_id or job.array_tasks_waiting or job.allocated_nodes or job.requeue_count
+    return job.id == job.array_id and job.state == "CANCELLED" and not is_task
 
 
 def _tasks(text: str | None) -> str | None:

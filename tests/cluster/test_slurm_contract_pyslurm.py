@@ -114,6 +114,9 @@ def jobs(submit: Submit, commands: Counting, began: datetime) -> dict[str, JobId
     for text in HOSTILE:
         made[text] = submit("true", f"--job-name={text}", f"--comment={text}")
     cancelled = submit("sleep 600")
+    in_parts = submit("true", "--hold", "--array=0-1")
+    for part in (1, 0):
+        commands.cancel([JobId(in_parts.job, task=part)])
     waits = {
         "running",
         "remainder",
