@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
-SLURMD_TIMEOUT = 30
-NOTICED = 6 * SLURMD_TIMEOUT
+SLURMD_TIMEOUT = 45
+NOTICED = 5 * SLURMD_TIMEOUT
 """What is left of a step waits for the node that has vanished before it ends, and the job with it."""
 
 

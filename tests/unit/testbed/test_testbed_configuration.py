@@ -76,6 +76,16 @@ def test_slurm_conf_says_what_the_options_say(write: Callable[..., Path]) -> Non
     ]
 
 
+def test_a_node_that_answers_is_not_set_down_with_one_that_holds_the_answers_up(
+    write: Callable[..., Path],
+) -> None:
+    values = dict(line.split("=", 1) for line in lines(write(Options()) / "slurm.conf") if "=" in line)
+    timeout, message = int(values["SlurmdTimeout"]), int(values["MessageTimeout"])
+    left_out = timeout / 3  # slurmctld does not ask a node that it has heard of within that time
+    held_up = 2 * message + 1
+    assert timeout > left_out + held_up + 5
+
+
 def test_every_daemon_has_a_port_of_its_own(write: Callable[..., Path]) -> None:
     text = (write(Options(nodes=2)) / "slurm.conf").read_text()
     assert "SlurmctldPort=20001" in text
