@@ -1,11 +1,14 @@
 """pyslurm's objects as the rows that squeue and sacct print, so that the same code makes the same records.
 
-Where pyslurm has lost what the commands tell, the row is doubtful, and the commands have to be asked.
+Where pyslurm 25.11 has lost what the commands tell, the row is doubtful, and the commands have to be asked:
+it takes 128 off an exit code of 128 or more, so that 137 and 9 look alike; a step that was ended with its
+node, by its limit or by hand may have no exit code, which looks like 0; and a user whom this machine does
+not know has a number for a name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from slurmkit.slurm.ids import TaskSet
 
@@ -16,21 +19,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, str]
 _PLAIN = ("cpu", "mem", "node", "billing", "energy", "pages", "vmem")
-
-
-class Doubt(NamedTuple):
-    """What pyslurm 25.11 loses of a record: where, what, and what is done."""
-
-    where: str
-    lost: str
-
-
-DOUBTS = (
-    Doubt("exit code", "128 is taken off a code of 128 or more: 137 and 9 look alike"),
-    Doubt("exit code of a step", "none at all (it was cancelled) looks like 0"),
-    Doubt("user", "one whom this machine does not know has a number for a name"),
-)
-"""A record with one of these is taken from the commands; no other is."""
 
 
 def live(job: pyslurm.Job, user: str, now: float) -> tuple[Row, bool]:
@@ -129,7 +117,7 @@ def step_rows(job: pyslurm.db.Job, job_id: str) -> Iterator[Row]:
 
 def _is_doubtful(step: pyslurm.db.JobStep) -> bool:
     has_code = step.exit_code or step.exit_code_signal
-    return step.exit_code > 0 or (step.state == "CANCELLED" and not has_code)
+    return step.exit_code > 0 or (step.state not in {"COMPLETED", "RUNNING"} and not has_code)
 
 
 def _job_id(job: pyslurm.Job | pyslurm.db.Job, tasks: str | None) -> str:

@@ -86,11 +86,24 @@ def test_an_exit_code_is_doubtful_and_a_signal_is_not() -> None:
     assert [queued(exit_code=9)[1], queued(exit_code_signal=9)[1], queued()[1]] == [True, False, False]
 
 
-def test_a_record_is_doubtful_where_a_step_or_the_user_is() -> None:
-    cancelled = SimpleNamespace(state="CANCELLED", exit_code=0, exit_code_signal=0)
-    signalled = SimpleNamespace(state="CANCELLED", exit_code=0, exit_code_signal=15)
-    assert past(steps={0: cancelled})[1]
-    assert not past(steps={0: signalled})[1]
+@pytest.mark.parametrize(
+    ("state", "signal", "is_doubtful"),
+    [
+        ("CANCELLED", 0, True),
+        ("NODE_FAIL", 0, True),
+        ("TIMEOUT", 0, True),
+        ("CANCELLED", 15, False),
+        ("COMPLETED", 0, False),
+    ],
+)
+def test_a_record_is_doubtful_where_a_step_that_was_ended_seems_to_have_done_well(
+    state: str, signal: int, *, is_doubtful: bool
+) -> None:
+    step = SimpleNamespace(state=state, exit_code=0, exit_code_signal=signal)
+    assert past(steps={0: step})[1] == is_doubtful
+
+
+def test_a_record_is_doubtful_where_the_user_is_unknown() -> None:
     assert past(user_name="7")[1]
 
 
